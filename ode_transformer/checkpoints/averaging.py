@@ -15,7 +15,6 @@ import torch
 
 from ode_transformer.checkpoints.parameters import tied_names
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options, saved_updates
-from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.console import print_progress, print_text
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import check_outputs_are_no_inputs, check_writable
@@ -124,21 +123,6 @@ def _describe(name: str, tensor: torch.Tensor) -> str:
     if name.endswith("_extra_state"):
         return bytes(tensor.flatten().tolist()).decode()
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer checkpoint average``."""
-    parser.add_argument(
-        "inputs", nargs="+", type=Path, metavar="DIR_OR_FILE", help="directory of a run, or checkpoints"
-    )
-    parser.add_argument(
-        "--output", required=True, type=Path, metavar="FILE", help="the average (follows a symbolic link)"
-    )
-    selection = parser.add_mutually_exclusive_group()
-    selection.add_argument("--last", type=positive_int, metavar="N", help="the newest N of the folder")
-    selection.add_argument("--best", type=positive_int, metavar="N", help="the best N of --keep-best-checkpoints")
-    parser.add_argument("--by", choices=("epoch", "update"), help="kind of checkpoints for --last (default: epoch)")
-    parser.add_argument("--until", type=positive_int, metavar="K", help="--last: ignore later epochs or updates")
 
 
 def select_checkpoints(args: argparse.Namespace) -> list[Path]:

@@ -1,7 +1,8 @@
 """The ``ode-transformer`` command.
 
-A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit status), and one
-line in a table. Only the module in use is imported, so that ``--help`` stays quick.
+A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit status), and an entry
+of a table. Only the module in use is imported, and what imports PyTorch or fairseq only after the command line is
+parsed, so that ``--help`` and refusals of flags come at once: options of such a module are in ``arguments.py``.
 A subcommand that passes the words after ``--`` to fairseq-train declares it with
 ``support.arguments.add_train_flags`` and finds them in ``args.train_flags``.
 
@@ -18,9 +19,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ode_transformer import __version__
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import option_names
-from ode_transformer.support.errors import FAIRSEQ_MISSING, UserError, one_line, printable_line, unknown_arguments
+from ode_transformer.support.errors import (
+    FAIRSEQ_MISSING,
+    UserError,
+    did_you_mean,
+    one_line,
+    printable_line,
+    unknown_arguments,
+)
 from ode_transformer.support.files import PACKAGE, check_outputs_are_no_inputs
 from ode_transformer.support.subword_models import files_beside_model
 
@@ -92,6 +101,41 @@ COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
     ),
     "user-dir": ("cli.user_dir", "the folder for --user-dir of fairseq's commands"),
 }
+# Arguments that show the use of each command, in its help
+EXAMPLES = {
+    "average": "checkpoints --last 5 --output model.pt",
+    "convert": "released.pt --output model.pt",
+    "verify": "model.pt",
+    "coefficients": "model.pt --data data-bin",
+    "stage-inputs": "model.pt --data data-bin",
+    "gradient-norms": "model.pt --data data-bin",
+    "truncation-error": "model.pt --data data-bin --schemes euler,rk4",
+    "splitting-error": "--output splitting.png",
+    "linear-probe": "model.pt --data data-bin --output probe",
+    "outputs": "Euler=euler.pt RK2=rk2.pt --data data-bin --output compared",
+    "examples": "Euler=euler.log RK2=rk2.log --most-different 5",
+    "error-types": "Euler=euler.log RK2=rk2.log --gold test.m2",
+    "curves": "Euler=runs/euler RK2=runs/rk2 --output curves.png",
+    "scaling": "--arch ode_transformer_rk2_tiny",
+    "glue": "--path model.pt --raw glue-tables",
+    "quickstart": "--target fr --scheme rk4",
+    "new": "my-experiment --train train.en train.de --valid valid.en valid.de",
+    "checkpoint": "average checkpoints --last 5 --output model.pt",
+    "analyse": "curves Euler=runs/euler RK2=runs/rk2 --output curves.png",
+    "prepare": "multi30k_en_de --raw texts",
+    "train": "multi30k_en_de --arch ode_transformer_rk2_tiny -- --lr 0.002",
+    "evaluate": "multi30k_en_de",
+    "reproduce": "multi30k_en_de --seeds 1,2,3",
+    "study": "coefficients --setting g2p",
+    "score": "--metric bleu chrf --hypotheses test.output --references test.de",
+    "translate": "--path model.pt --input test.en --output test.output",
+    "export": "--to ctranslate2 --path model.pt --output exported",
+    "serve": "Euler=euler.pt RK2=rk2.pt",
+    "report": "runs/euler runs/rk2",
+}
+# Rooms whose commands import PyTorch or fairseq. Their options are functions of ROOM.arguments, by the commands' names.
+SLOW_ROOMS = {room: room for room in ("checkpoints", "export", "lab.analysis", "lab.glue", "lab.pages", "lab.studies")}
+SLOW_ROOMS |= {"models": "checkpoints", "lab.analysis.depth": "lab.analysis"}
 
 OUTPUTS = ("output", "csv")  # options that name a file to write
 NO_PATHS = ("words", "train_flags")  # the command line itself, and what fairseq-train reads
@@ -150,13 +194,14 @@ def run_command(words: Sequence[str]) -> int:
         description="Tools around ODE Transformer models.",
         epilog="With --traceback, before any --, an error shows where it arose.",
     )
-    subparser, module = add_commands(parser, COMMANDS, words)
-    if module is None:
+    parser.add_argument("--version", action="version", version=f"ode-transformer {__version__}")
+    subparser, source = add_commands(parser, COMMANDS, words)
+    if not source:
         parser.parse_args(words)  # ends with an error or the help
     args = parse(parser, subparser, words)
     check_output_files(args)
     use_package(args.user_dir)
-    status: int = module.run(args)
+    status: int = importlib.import_module(f"ode_transformer.{source}").run(args)
     return status
 
 
@@ -174,26 +219,44 @@ def use_package(folder: Path | None) -> None:
         utils.import_user_module(argparse.Namespace(user_dir=str(folder)))
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Leaves lines that begin with a space as they are: commands to copy."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = text.split("\n")
+        return "\n".join(
+            line if line[:1] == " " else super(HelpFormatter, self)._fill_text(line, width, indent) for line in lines
+        )
+
+
 def add_commands(
     parser: argparse.ArgumentParser, table: Mapping[str, tuple[Any, str]], words: Sequence[str]
-) -> tuple[argparse.ArgumentParser, Any]:
+) -> tuple[argparse.ArgumentParser, str]:
     """Add the commands of a table, and the arguments of the one that the words name.
 
-    :return: parser and module of that command; None for the module if the words name none
+    :return: parser and module of that command; no module if the words name none
     """
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for command, (_, summary) in table.items():
-        subparsers.add_parser(command, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        example = f"  {parser.prog} {command} {EXAMPLES.get(command, '')}".rstrip()
+        description = f"{summary[0].upper()}{summary[1:]}. Example:\n{example}"
+        subparsers.add_parser(command, help=summary, description=description, formatter_class=HelpFormatter)
     if not words or words[0] not in table:
-        return parser, None
+        if words and not words[0].startswith("-"):
+            similar = did_you_mean(words[0], table)
+            parser.error(f"unknown command {words[0]}{similar}; there are {', '.join(table)}")
+        return parser, ""
     source, subparser = table[words[0]][0], subparsers.choices[words[0]]
     if not isinstance(source, str):
         return add_commands(subparser, source, words[1:])
-    module = importlib.import_module(f"ode_transformer.{source}")
-    module.add_arguments(subparser)
+    if room := SLOW_ROOMS.get(source.rpartition(".")[0]):
+        options = importlib.import_module(f"ode_transformer.{room}.arguments")
+        getattr(options, words[0].replace("-", "_"))(subparser)
+    else:
+        importlib.import_module(f"ode_transformer.{source}").add_arguments(subparser)
     help_text = "package with your own schemes or architectures, as for fairseq (CONTRIBUTING.md)"
     subparser.add_argument("--user-dir", type=Path, metavar="DIR", help=help_text)
-    return subparser, module
+    return subparser, source
 
 
 def parse(
@@ -202,6 +265,11 @@ def parse(
     """Parse a command line."""
     namespace = argparse.Namespace(words=list(words))
     takes_train_flags = subparser.get_default("train_flags") is not None
+    options = option_names(subparser)
+    names = [word.partition("=")[0] for word in words[: _own_length(words)]]
+    # Before argparse, which would miss the flag that was meant.
+    if misspelt := [n for n in names if n.startswith("--") and not any(option.startswith(n) for option in options)]:
+        subparser.error(unknown_arguments(misspelt, options))
     # Divided by hand, because argparse cannot assign words after -- if options stand between two positionals.
     length = _own_length(words) if takes_train_flags else len(words)
     args, unknown = parser.parse_known_args(words[:length], namespace)
@@ -209,7 +277,7 @@ def parse(
         unknown += args.train_flags
         args.train_flags = tuple(words[length + 1 :])
     if unknown:
-        subparser.error(unknown_arguments(unknown, option_names(subparser)))
+        subparser.error(unknown_arguments(unknown, options))
     return args
 
 

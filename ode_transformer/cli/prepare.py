@@ -13,9 +13,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare the data of a recipe."""
+    options = run_options(args)
     from ode_transformer.lab.recipes import workflow
 
-    options = run_options(args)
     recipe = workflow.load_recipe(args.recipe, options)
     workflow.prepare(workflow.recipe_data(recipe, args.recipe, options), options)
     return 0

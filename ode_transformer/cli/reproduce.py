@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import replace
 
-from ode_transformer.cli.run_arguments import MACHINE, PREPARATION, RESULTS, add, run_options
+from ode_transformer.cli.run_arguments import GLUE, MACHINE, PREPARATION, RESULTS, add, run_options
 from ode_transformer.support.arguments import add_train_flags
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import read_yaml
@@ -31,16 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare, train, evaluate and compare with the published results."""
-    from ode_transformer.lab.glue import glue_command
-    from ode_transformer.lab.recipes import workflow
-
     options = run_options(args)
     if args.table is not None and options.arch:
         raise UserError("--table: its systems have their own --arch")
-    if args.systems and (args.table is None or args.recipe == glue_command.NAME):
+    if args.systems and (args.table is None or args.recipe == GLUE):
         raise UserError("--systems: goes with --table of a recipe with translations or language models")
-    if args.recipe == glue_command.NAME:
-        config = read_yaml(glue_command.CONFIG, glue_command.GlueConfig)
+    from ode_transformer.lab.glue import glue_command
+    from ode_transformer.lab.glue.arguments import CONFIG
+    from ode_transformer.lab.recipes import workflow
+
+    if args.recipe == GLUE:
+        config = read_yaml(CONFIG, glue_command.GlueConfig)
         for arch in [options.arch] if args.table is None else config.systems_of(args.table):
             glue_command.reproduce(config, replace(options, arch=arch))
         return 0

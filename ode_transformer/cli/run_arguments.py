@@ -6,10 +6,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.lab.recipes.options import PRECISIONS, RunOptions, recipe_names
+from ode_transformer.lab.recipes.options import PRECISIONS, RunOptions, find_recipe, recipe_names, require_gpus
 from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int, whole_numbers
 from ode_transformer.support.commands import available_processors
 
+GLUE = "glue"  # the argument RECIPE that means pre-training and the tasks of GLUE
+GPU_DEVICES = ("nvidia[0-9]*", "kfd", "dxg")  # of NVIDIA, of AMD, and of Windows' Linux
 RESUMES = "Stopped at any point, the same command continues from there."
 
 
@@ -95,4 +97,9 @@ def add(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
 def run_options(args: argparse.Namespace) -> RunOptions:
     """Return the run options among parsed arguments; those that a command does not have keep their defaults."""
     names = {field.name for field in fields(RunOptions)}
-    return RunOptions(**{name: value for name, value in vars(args).items() if name in names})
+    options = RunOptions(**{name: value for name, value in vars(args).items() if name in names})
+    if not any(True for pattern in GPU_DEVICES for _ in Path("/dev").glob(pattern)):  # asked before PyTorch is imported
+        require_gpus(options, 0)
+    if hasattr(args, "recipe") and args.recipe != GLUE:
+        find_recipe(args.recipe)
+    return options

@@ -3,7 +3,7 @@
 import argparse
 
 from ode_transformer.cli.run_arguments import MACHINE, PREPARATION, RESULTS, RESUMES, add, run_options
-from ode_transformer.lab.studies import study_names
+from ode_transformer.lab.studies import find_study, study_names
 from ode_transformer.support.arguments import whole_numbers
 from ode_transformer.support.errors import UserError
 
@@ -38,10 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run a study and write its results."""
-    from ode_transformer.lab.studies.run_study import run_study
-
     if args.table and (args.systems or args.values):
         raise UserError("--table takes all existing runs: leave out --systems and --values")
-    command = ["ode-transformer", *args.words]
-    run_study(args.study, args.setting, args.systems or ["*"], args.values, run_options(args), args.table, command)
+    options, command = run_options(args), ["ode-transformer", *args.words]
+    find_study(args.study)
+    from ode_transformer.lab.studies.run_study import run_study
+
+    run_study(args.study, args.setting, args.systems or ["*"], args.values, options, args.table, command)
     return 0

@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or resume a training."""
+    options = run_options(args)
     from ode_transformer.lab.recipes import run_experiment, workflow
 
-    options = run_options(args)
     recipe = workflow.load_recipe(args.recipe, options)
     data = workflow.recipe_data(recipe, args.recipe, options)
     (experiment,) = workflow.plan_experiments(recipe, data, options)

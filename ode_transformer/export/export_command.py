@@ -16,17 +16,12 @@ import torch
 
 from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.support.arguments import add_language_arguments
+from ode_transformer.export.arguments import FORMATS
 from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory, write_digests
 from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
 
-FORMATS = {
-    "ctranslate2": "ode_transformer.export.ctranslate2_folder",
-    "huggingface": "ode_transformer.export.huggingface_folder",
-}
-QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
 BATCH_LENGTHS = (4, 10, 30)  # tokens of the sentences on which a folder is compared with its model
 MAX_DIFFERENCE = 0.02  # of log p, mean of a sentence's words: far more than rounding, unless a model is untrained
 
@@ -39,24 +34,6 @@ class TranslationModel:
     model: Any
     options: Any
     task: Any
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer export``."""
-    parser.add_argument("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
-    parser.add_argument("--to", required=True, choices=tuple(FORMATS), help="library that reads the folder")
-    parser.add_argument("--path", required=True, type=Path, metavar="FILE", help="checkpoint of the model")
-    parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="new folder")
-    parser.add_argument(
-        "--quantization",
-        choices=QUANTIZATIONS,
-        help="numbers of the weights, for ctranslate2 (default: float32)",
-    )
-    parser.add_argument(
-        "--bpe", choices=(*SUBWORD_MODELS, "none"), help="kind of subwords (default: by the model's folder)"
-    )
-    parser.add_argument("--bpe-model", type=Path, metavar="FILE", help="file of --bpe (default: by the model's folder)")
-    add_language_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,6 @@ shares one set of coefficients over the encoder. Here, flags select what they co
 import argparse
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -245,12 +244,6 @@ def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namesp
         if name.endswith((".version", "._extra_state", "._float_tensor")):
             parameters[name] = tensor
     nn.Module.load_state_dict(model, parameters)  # fairseq's would add settings
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer checkpoint convert``."""
-    parser.add_argument("released", type=Path, metavar="FILE", help="checkpoint of the authors' released code")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="our checkpoint (follows a link)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,11 +23,6 @@ def verify_checkpoint(path: Path) -> str:
     return f"{path}: {architecture}, {numbers:,} numbers in {len(state['model']):,} tensors; runs no code"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer checkpoint verify``."""
-    parser.add_argument("checkpoints", nargs="+", type=Path, metavar="FILE", help="checkpoint of ours or of fairseq")
-
-
 def run(args: argparse.Namespace) -> int:
     """Print a line for each checkpoint, and end at the first that is refused."""
     for path in args.checkpoints:

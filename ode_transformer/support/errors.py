@@ -68,9 +68,11 @@ def unknown_arguments(words: Sequence[str], options: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the known name that resembles an unknown one, as a question for the end of an error; "" if none does.
+    """Return the known name that begins with an unknown one, or resembles it, as a question; "" if none does.
 
     :param likeness: the least, from 0 to 1
     """
-    similar = get_close_matches(name, list(known), n=1, cutoff=likeness)
+    names = list(known)
+    longer = sorted((other for other in names if name.strip("-") and other.startswith(name)), key=len)
+    similar = longer or get_close_matches(name, names, n=1, cutoff=likeness)
     return f" (did you mean {similar[0]}?)" if similar else ""

@@ -72,32 +72,53 @@ def test_interrupt(command):
     assert cli.main(["try"]) == 130
 
 
-@pytest.mark.parametrize("arguments", [[], ["unknown"], ["checkpoint", "average"]])
-def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "required: COMMAND"),
+        (["reprod"], "unknown command reprod (did you mean reproduce?); there are quickstart, new, "),
+        (["checkpoint", "vrify"], "unknown command vrify (did you mean verify?); there are average, convert, verify"),
+        (["checkpoint", "average"], "required: DIR_OR_FILE, --output"),
+        (["translate", "--inpt", "a"], "unrecognized arguments: --inpt (did you mean --input?)"),
+    ],
+)
+def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="2"):
-        cli.main(arguments)
-    assert "error:" in capsys.readouterr().err
+        cli.main(words)
+    assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
-def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(SystemExit, match="0"):
-        cli.main([name, "--help"])
-    assert capsys.readouterr().out.startswith(f"usage: ode-transformer {name}")
+# Help and refusals of every command, in one process; prints the packages that were imported, with the command.
+HELP_AND_REFUSALS = """
+import contextlib, io, sys
+from ode_transformer.cli import command, run_arguments
+
+def commands(table, *names):
+    for name, (source, _) in table.items():
+        yield [*names, name]
+        if not isinstance(source, str):
+            yield from commands(source, *names, name)
+
+run_arguments.GPU_DEVICES = ()
+recipe = ["reproduce", "multi30k_en_de"]
+refused = [[*recipe, "--gpus", "8"], [*recipe, "--systems", "a"], ["train", "nosuch"], ["study", "nosuch"], ["nosuch"]]
+for words in [["--version"], *([*c, w] for c in commands(command.COMMANDS) for w in ("--help", "--nosuch")), *refused]:
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), contextlib.suppress(SystemExit):
+        command.main(words)
+    if words[-1] == "--help":
+        assert "\\n  ode-transformer " + " ".join(words[:-1]) in output.getvalue(), words
+    elif words != ["--version"]:
+        assert "error: " in output.getvalue(), words
+    heavy = {"torch", "fairseq", "transformers", "ctranslate2", "scipy", "matplotlib", "sacrebleu", "fastapi"}
+    assert not heavy & set(sys.modules) and len(sys.modules) < 1000, (words, heavy & set(sys.modules), len(sys.modules))
+"""
 
 
-def test_help_loads_nothing_heavy():
-    program = (
-        "import sys\n"
-        "from ode_transformer.cli.command import main\n"
-        "try:\n"
-        "    main(['--help'])\n"
-        "except SystemExit:\n"
-        "    heavy = {'torch', 'fairseq', 'numpy', 'matplotlib', 'sacrebleu'} & set(sys.modules)\n"
-        "    sys.exit(f'loaded {heavy}' if heavy else 0)\n"
-    )
+def test_help_and_refusals_import_nothing_heavy():
     environment = os.environ | {"PYTHONPATH": str(Path(ode_transformer.__file__).parent.parent)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-c", HELP_AND_REFUSALS]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

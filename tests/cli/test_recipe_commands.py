@@ -48,7 +48,7 @@ def value(command: list[str], flag: str) -> str:
         (["reproduce", "ptb", "--systems", "RK*"], "reproduce: error: --systems: goes with --table"),
         (["train", "gec_conll14", "--variant", "x"], "x: for ode_transformer_rk2_wmt_en_de there is bea, open"),
         (["train", "ptb", "--gpus", "1"], "train: error: --gpus 1: this machine has 0"),
-        (["reproduce", "ptb", "--minuets", "2"], "unrecognized arguments: --minuets 2 (did you mean --minutes?)"),
+        (["reproduce", "ptb", "--minuets", "2"], "unrecognized arguments: --minuets (did you mean --minutes?)"),
         (["train", "ptb", "--", "--drop-out=0.2"], "arguments: --drop-out=0.2 (did you mean --dropout?)"),
         (["train", "ptb", "--", "--restore-file", "x.pt"], "train: error: --restore-file x.pt: no such file"),
         (["train", "ptb"], "train: error: experiments/ptb/corpus: not there; run ode-transformer prepare"),

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ode_transformer.lab.pages.serve_command import add_arguments, build_server, load_models
+from ode_transformer.lab.pages.arguments import serve
+from ode_transformer.lab.pages.serve_command import build_server, load_models
 
 Answer = tuple[int, dict[str, str], Any]
 
@@ -20,7 +21,7 @@ Answer = tuple[int, dict[str, str], Any]
 def serve_arguments(*words: object) -> argparse.Namespace:
     """Return the parsed options of the command."""
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    serve(parser)
     short = ["--cpu", "--port", "0", "--beam", "2", "--max-len-b", "8"]
     return parser.parse_args([*map(str, words), *short])
 

@@ -22,9 +22,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ode_transformer.lab.analysis.plots import LINE_STYLES, MARKERS, check_outputs, new_figure, plain_label, save_figure
-from ode_transformer.lab.analysis.systems import add_output_arguments
 from ode_transformer.lab.analysis.training_log import TRAIN, TRAIN_EPOCH, Point, read_log
-from ode_transformer.support.arguments import add_systems, system_names
+from ode_transformer.support.arguments import system_names
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text
@@ -229,15 +228,6 @@ def write_csv(runs: Sequence[LoggedRun], path: Path) -> None:
                 values[name] = None if values[name] is None else round(values[name], digits)
             rows.append([run.name, *values.values(), *(point.depth.get(layer) for layer in layers), run.path])
     write_text(path, csv_text(rows))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse curves``."""
-    add_systems(parser, "folder or log of a run")
-    what_help = f"{', '.join(WHAT)}, or depth/encoder/*/gradient_norm, ... (default: loss)"
-    parser.add_argument("--what", default="loss", metavar="WHAT", help=what_help)
-    parser.add_argument("--by", choices=LOGGED_BY, default="updates", help="default: updates")
-    add_output_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,22 +9,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ode_transformer.lab.analysis.examples import OUTPUT, read_system
+from ode_transformer.lab.analysis.examples import read_system
 from ode_transformer.lab.analysis.plots import check_outputs, new_figure, plain_label, save_figure
-from ode_transformer.lab.analysis.systems import add_output_arguments, named_systems
+from ode_transformer.lab.analysis.systems import named_systems
 from ode_transformer.lab.metrics.error_types import system_counts
 from ode_transformer.lab.metrics.max_match import Counts
-from ode_transformer.support.arguments import add_systems, positive_int
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text, markdown_table
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse error-types``."""
-    add_systems(parser, OUTPUT)
-    parser.add_argument("--gold", type=Path, required=True, metavar="FILE.m2", help="M2 file of annotated corrections")
-    parser.add_argument("--types", type=positive_int, default=12, metavar="N", help="the N most frequent (default: 12)")
-    add_output_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

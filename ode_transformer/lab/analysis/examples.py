@@ -16,11 +16,7 @@ from ode_transformer.lab.analysis.systems import named_systems
 from ode_transformer.lab.metrics.metric import Settings
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.support.arguments import (
-    add_pieces_argument,
-    add_systems,
     check_within,
-    positive_int,
-    rising_numbers,
 )
 from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
@@ -30,10 +26,8 @@ from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_output, join_references
 from ode_transformer.support.tables import markdown_table
 
-OUTPUT = "log of fairseq-generate, or text with a line for each sentence,"
 _HYPOTHESIS = re.compile(r"D-\d+\t[^\t]*\t")
 MARKS = {"equal": "", "missing": "~~", "added": "**"}
-SENTENCE_METRICS = ("chrf", "per")  # metrics that mean something for a single sentence
 
 
 @dataclass(frozen=True)
@@ -152,21 +146,6 @@ def examples_text(outputs: SystemOutputs, lines: Sequence[int], metric: str) -> 
             rows.append((escape(name) + bracket, mark_differences(hypotheses[index], reference)))
         sections.append(f"### Line {line}\n\n{markdown_table(['', ''], rows, 'll')}\n")
     return "\n".join(sections)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse examples``."""
-    add_systems(parser, OUTPUT)
-    parser.add_argument("--source", type=Path, metavar="FILE", help="sources (default: the S- lines of a log)")
-    parser.add_argument("--references", type=Path, metavar="FILE", help="references (default: the T- lines of a log)")
-    add_pieces_argument(parser)
-    choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--lines", type=rising_numbers, metavar="N,N,...", help="these sentences, from 1 on")
-    most_different_help = "the N sentences whose scores differ most between the first and the last system"
-    choice.add_argument("--most-different", type=positive_int, metavar="N", help=most_different_help)
-    metric_help = "score of a sentence (default: chrf; per: errors per word or phoneme)"
-    parser.add_argument("--metric", choices=SENTENCE_METRICS, default="chrf", help=metric_help)
-    parser.add_argument("--output", type=Path, metavar="FILE.md", help="write the tables to a file, too")
 
 
 def run(args: argparse.Namespace) -> int:

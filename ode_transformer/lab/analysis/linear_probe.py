@@ -23,6 +23,7 @@ import torch
 
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.translation_hub import on_device
+from ode_transformer.lab.analysis.arguments import LEAST_SQUARES, LIKELIHOOD
 from ode_transformer.lab.analysis.layer_replacement import (
     batch_sums,
     distil,
@@ -32,21 +33,16 @@ from ode_transformer.lab.analysis.layer_replacement import (
 )
 from ode_transformer.lab.analysis.linear_fit import LinearFit, LinearSums
 from ode_transformer.lab.analysis.plots import new_figure, save_figure
-from ode_transformer.lab.analysis.systems import Translator, add_data_arguments
+from ode_transformer.lab.analysis.systems import Translator
 from ode_transformer.lab.metrics.metric import Score, Settings
 from ode_transformer.lab.metrics.registry import METRICS
-from ode_transformer.lab.metrics.translation_scores import TOKENIZERS
 from ode_transformer.nn.observers import STACKS, LayerId, observable_stacks
-from ode_transformer.support.arguments import add_search_arguments, positive_float, positive_int
 from ode_transformer.support.console import print_progress, track
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, content_digest, lock_directory, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.tables import markdown_table
-
-METRIC_NAMES = tuple(name for name, metric in METRICS.items() if metric.statistics)  # those of one number
-LEAST_SQUARES, LIKELIHOOD = OBJECTIVES = "least-squares", "nll"
 
 
 class Probe:
@@ -236,25 +232,6 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
     axes.grid(axis="y", alpha=0.3)
     axes.legend()
     save_figure(figure, path)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse linear-probe``."""
-    parser.add_argument("path", type=Path, metavar="CHECKPOINT", help="trained translation model")
-    add_data_arguments(parser, "test", None)
-    add = parser.add_argument
-    add("--output", type=Path, required=True, metavar="DIR", help="folder of the results; the same command resumes")
-    add("--stack", choices=STACKS, help="layers of this stack only (default: of both)")
-    add("--layer", type=positive_int, metavar="N", help="only layer N (default: all in turn)")
-    add("--objective", choices=OBJECTIVES, default=LEAST_SQUARES, help="default: least-squares")
-    add("--updates", type=positive_int, default=1000, help="of --objective nll (default: 1000)")
-    add("--lr", type=positive_float, default=1e-3, help="its first learning rate (default: 0.001)")
-    add("--seed", type=positive_int, default=1, help="its order of the batches (default: 1)")
-    add("--train-sentences", type=positive_int, metavar="N", help="fit on the first N sentences (default: all)")
-    add("--max-tokens", type=positive_int, default=4096, help="tokens in a training batch (default: 4096)")
-    add("--metric", choices=METRIC_NAMES, default="bleu", help="metric (default: bleu)")
-    add("--tokenize", choices=TOKENIZERS, default="13a", help="tokenisation of BLEU (default: 13a)")
-    add_search_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

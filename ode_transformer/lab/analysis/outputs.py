@@ -25,16 +25,15 @@ from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.lab.analysis.bucket_tables import Buckets, BucketTable
 from ode_transformer.lab.analysis.one_sentence import DrawnMap, drawn_map, write_maps
 from ode_transformer.lab.analysis.plots import new_figure
-from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator, add_data_arguments, named_systems
+from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator, named_systems
 from ode_transformer.lab.metrics.metric import Settings
-from ode_transformer.lab.metrics.translation_scores import TOKENIZERS, bleu, length_ratio
-from ode_transformer.support.arguments import add_search_arguments, add_systems, check_within, rising_numbers
+from ode_transformer.lab.metrics.translation_scores import bleu, length_ratio
+from ode_transformer.support.arguments import check_within
 from ode_transformer.support.console import ProgressMeter, print_progress, print_text
 from ode_transformer.support.files import file_name, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 
-LENGTHS = [10, 20, 30, 40, 50]  # ends of the buckets of source lengths and target positions
 FREQUENCIES = (0, 9, 99, 999, 9_999, 99_999, 999_999)  # ends of the buckets
 
 Measure = Callable[[Sequence[str], Sequence[str]], float | None]  # of hypotheses and references
@@ -175,21 +174,6 @@ def comparison_tables(
         title, numbers = "frequency in the training data", test.frequencies[first.tokens]
         tables.append(accuracy_table("frequency", title, buckets, accuracies, numbers))
     return tables
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse outputs``."""
-    add_systems(parser, "checkpoint")
-    add_data_arguments(parser, "test", None)
-    add, numbers = parser.add_argument, "N,N,..."
-    output_help = "folder for the results; a second run reuses its translations"
-    add("--output", type=Path, required=True, metavar="DIR", help=output_help)
-    add("--maps", type=rising_numbers, default=[], metavar=numbers, help="attention maps of these sentences, from 1 on")
-    lengths_help = "last length or position of each bucket but the open one (default: 10,20,30,40,50)"
-    add("--lengths", type=rising_numbers, default=LENGTHS, metavar=numbers, help=lengths_help)
-    add("--tokenize", choices=TOKENIZERS, default="13a", help="BLEU's flavour (default: 13a)")
-    add("--lowercase", action="store_true", help="BLEU ignores case")
-    add_search_arguments(parser)
 
 
 def write_tables(tables: Sequence[BucketTable], folder: Path, title: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,13 +24,6 @@ def new_figure(width: float, height: float) -> Figure:
     except ImportError as error:
         raise UserError("plots need matplotlib: pip install 'ode-transformer[plots]'") from error
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def add_plot_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--output``, the file of a plot."""
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE.png", help=f"file for a plot, in the format of its end: {FORMATS}"
-    )
 
 
 def check_outputs(plot: Path | None, table: Path | None = None) -> None:

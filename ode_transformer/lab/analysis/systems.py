@@ -11,9 +11,9 @@ import torch
 
 from ode_transformer.decoding.binarised import Split, joined_pieces, reference_lines, translate_split
 from ode_transformer.decoding.trained_model import load_hub, load_trained_model
-from ode_transformer.lab.analysis.plots import add_plot_argument, check_outputs
+from ode_transformer.lab.analysis.plots import check_outputs
 from ode_transformer.nn.observers import STACKS, LayerObserver, observable_stacks, observing
-from ode_transformer.support.arguments import add_systems, positive_int, system_names
+from ode_transformer.support.arguments import system_names
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
 
@@ -64,28 +64,6 @@ class Translator:
         """Write the best translation of each sentence."""
         lines = translate_split(self.hub, self.split, self.numbers, self.remove_bpe, self.chunk_size, **self.search)
         write_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def add_data_arguments(parser: argparse.ArgumentParser, split: str, sentences: int | None) -> None:
-    """Declare the data on which models are measured."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of fairseq-preprocess")
-    parser.add_argument("--split", default=split, help="split of the data (default: %(default)s)")
-    sentences_help = f"its first N sentences, or samples of a language model (default: {sentences or 'all'})"
-    parser.add_argument("--sentences", type=positive_int, default=sentences, metavar="N", help=sentences_help)
-
-
-def add_output_arguments(parser: argparse.ArgumentParser, plot: bool = True) -> None:
-    """Declare the files to write: a table, and a plot if the command can draw."""
-    if plot:
-        add_plot_argument(parser)
-    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for the numbers")
-
-
-def add_arguments(parser: argparse.ArgumentParser, sentences: int, plot: bool = True) -> None:
-    """Declare checkpoints, data and files to write."""
-    add_systems(parser, "checkpoint")
-    add_data_arguments(parser, "valid", sentences)
-    add_output_arguments(parser, plot)
 
 
 def named_systems(args: argparse.Namespace) -> dict[str, Path]:

@@ -17,23 +17,20 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ode_transformer.lab.glue import finetuning
+from ode_transformer.lab.glue import arguments, finetuning
 from ode_transformer.lab.glue.finetuning import PreparedTask, prepare_task
 from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
 from ode_transformer.lab.recipes import training, workflow
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.recipe import Flags, FlagValue
 from ode_transformer.support import commands
-from ode_transformer.support.arguments import add_train_flags
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, write_files
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 from ode_transformer.support.tables import markdown_table
-from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
+from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
 NAME = "glue"  # for reproduce, as if it were a recipe
-CONFIG = CONFIGS / "glue.yaml"
 
 
 class PublishedGlue(YamlSection):
@@ -240,25 +237,8 @@ def reproduce(config: GlueConfig, options: RunOptions) -> None:
             commands.print_command(["ode-transformer", "analyse", NAME, *words])
             continue
         parser = argparse.ArgumentParser()
-        add_arguments(parser)
+        arguments.glue(parser)
         fine_tune(parser.parse_args(words), config)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse glue``."""
-    parser.epilog = "After an interruption the same command continues with the first unfinished job."
-    add = parser.add_argument
-    model = "pre-trained model; its architecture and options are read from the checkpoint"
-    add("--path", type=Path, required=True, metavar="CHECKPOINT", help=model)
-    pieces = f"folder with dict.txt and {SENTENCEPIECE_FILE} (default: the model's)"
-    add("--data", type=Path, metavar="DIR", help=pieces)
-    add("--raw", type=Path, metavar="DIR", help="folder with CoLA/train.tsv, ..., instead of downloading the tables")
-    add("--config", type=Path, default=CONFIG, metavar="FILE", help="grid and flags (default: configs/glue.yaml)")
-    add("--tasks", default=",".join(TASKS), metavar="NAME,...", help="separated by commas (default: %(default)s)")
-    output = "folder for everything, predictions for the server in its folder submission (default: glue)"
-    add("--output", type=Path, default=Path("glue"), metavar="DIR", help=output)
-    add("--dry-run", action="store_true", help="print every command of the grid and run none")
-    add_train_flags(parser, "flags of fairseq-train for every run")
 
 
 def run(args: argparse.Namespace) -> int:

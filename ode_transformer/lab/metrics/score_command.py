@@ -53,49 +53,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the correct output (default: the T- lines of the log). bleu, chrf: several files, if several are correct",
     )
     add_pieces_argument(parser)
-    parser.add_argument("--tokenize", choices=TOKENIZERS, help="bleu: tokenizer (default: 13a; none: as multi-bleu)")
-    parser.add_argument("--lowercase", action="store_true", help="bleu, chrf: ignore case")
-    parser.add_argument(
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
+    group = parser.add_argument_group("bleu, chrf")
+    group.add_argument("--tokenize", choices=TOKENIZERS, help="bleu: tokenizer (default: 13a; none: as multi-bleu)")
+    group.add_argument("--lowercase", action="store_true", help="ignore case")
+    group.add_argument(
         "--compound-split", action="store_true", help="bleu: split compounds at hyphens (##AT##-##AT##) on both sides"
     )
-    parser.add_argument(
+    group.add_argument(
         "--flavour",
         choices=FLAVOURS,
         help="bleu: all settings of a published score; the references are text. get_ende_bleu: tensor2tensor's script "
         "for WMT'14 English-German, whose scores most papers print",
     )
-    parser.add_argument(
+    group.add_argument(
         "--detokenize",
         metavar="LANG",
-        help="bleu, chrf: join the Moses tokens of the hypotheses to text of this language",
+        help="join the Moses tokens of the hypotheses to text of this language",
     )
-    parser.add_argument(
+    parser.add_argument_group("rouge").add_argument(
         "--sentences",
         choices=SENTENCES,
-        help="rouge: how a line is divided into sentences, for ROUGE-L (default: period, after each '. ')",
+        help="how a line is divided into sentences, for ROUGE-L (default: period, after each '. ')",
     )
-    parser.add_argument("--eval-lm-log", type=Path, metavar="FILE", help="perplexity: log of fairseq-eval-lm")
-    parser.add_argument(
+    group = parser.add_argument_group("perplexity")
+    group.add_argument("--eval-lm-log", type=Path, metavar="FILE", help="log of fairseq-eval-lm")
+    group.add_argument(
         "--pieces",
         action="store_true",
-        help="perplexity: the model reads pieces; the score is per word of --references, whatever the pieces",
+        help="the model reads pieces; the score is per word of --references, whatever the pieces",
     )
-    parser.add_argument("--gold", type=Path, metavar="FILE", help="m2, errant: M2 file of annotated corrections")
-    parser.add_argument("-v", "--verbose", action="store_true", help="m2: also print the edits of every sentence")
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
-    parser.add_argument(
+    group = parser.add_argument_group("m2, errant")
+    group.add_argument("--gold", type=Path, metavar="FILE", help="M2 file of annotated corrections")
+    group.add_argument("-v", "--verbose", action="store_true", help="m2: also print the edits of every sentence")
+    group = parser.add_argument_group("several systems")
+    group.add_argument(
         "--runs",
         type=positive_int,
         metavar="N",
-        help="several systems: N files in turn are the seeds of a system; seeds are tested, too (default: 1)",
+        help="N files in turn are the seeds of a system; seeds are tested, too (default: 1)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--bootstrap-samples",
         type=positive_int,
         metavar="N",
-        help=f"several systems: number of samples of the test (default: {SAMPLES})",
+        help=f"number of samples of the test (default: {SAMPLES})",
     )
-    parser.add_argument("--seed", type=positive_int, help=f"several systems: seed of the samples (default: {SEED})")
+    group.add_argument("--seed", type=positive_int, help=f"seed of the samples (default: {SEED})")
     parser.epilog = "A file - is standard input."
 
 

@@ -30,26 +30,11 @@ from ode_transformer.lab.pages.overview import (
 )
 from ode_transformer.lab.pages.page import render_page
 from ode_transformer.lab.pages.runs import ReportedRun, read_runs, systems_of
-from ode_transformer.support.arguments import add_systems, positive_int, rising_numbers
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
 
 METRIC_NAMES = {"chrf": "chrF", "per": "errors per word"}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer report``."""
-    add_systems(parser, "folder of the run of each system, or of a study's results; seeds of one system have one name:")
-    add, page = parser.add_argument, Path("report.html")
-    add("--output", type=Path, default=page, metavar="FILE.html", help="the page (default: report.html)")
-    add("--data", type=Path, metavar="DIR", help="binarised data (default: data-bin beside the run)")
-    add("--split", metavar="NAME", help="split of the sentences (default: the decoded one, or valid)")
-    add("--sentences", type=positive_int, default=32, metavar="N", help="measure layers on the first N (default: 32)")
-    lines = "sentences for attention and depth, from 1 on (default: short ones on which the systems differ most)"
-    add("--lines", type=rising_numbers, metavar="N,N,...", help=lines)
-    add("--examples", type=positive_int, default=12, metavar="N", help="outputs to show side by side (default: 12)")
-    add("--logs-only", action="store_true", help="load no model: show only what was written down")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,39 +6,22 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ode_transformer.decoding.translate import add_model_arguments, load_from_arguments, search_options
+from ode_transformer.decoding.translate import load_from_arguments, search_options
 from ode_transformer.lab.analysis.systems import named_systems
 from ode_transformer.lab.pages.application import TranslationServer
 from ode_transformer.lab.pages.batches import BatchQueue
 from ode_transformer.lab.pages.requests import Limits
 from ode_transformer.lab.pages.served_model import ServedModel
-from ode_transformer.support.arguments import add_systems, non_negative_int, positive_float, positive_int
 from ode_transformer.support.errors import UserError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 BEAMS = 4  # times the default beam: the largest that a request may name
 CONNECTIONS = 1000
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer serve``."""
-    add_systems(parser, "checkpoint")
-    add_model_arguments(parser)
-    add = parser.add_argument
-    add("--data", type=Path, metavar="DIR", help="folder with the dictionaries (default: the model's)")
-    add("--schemes", nargs="+", default=[], metavar="NAME", help="serve each model also stepped by these schemes")
-    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine)")
-    add("--port", type=non_negative_int, default=8000, help="port; 0 for any free one (default: 8000)")
-    add("--max-bytes", type=positive_int, default=1_000_000, help="bytes of a request (default: 1000000)")
-    add("--max-lines", type=positive_int, default=1000, help="lines of a request (default: 1000)")
-    add("--max-waiting", type=positive_int, default=5000, help="lines of all requests that wait (default: 5000)")
-    add("--timeout", type=positive_float, default=120.0, help="seconds until a request is refused (default: 120)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.options import RunOptions, require_gpus
 from ode_transformer.support.errors import UserError
 
 # Without a GPU fairseq sets nothing up among the processes that torchrun starts: these flags do.
@@ -91,8 +91,7 @@ def detect(options: RunOptions, tokens: int, longest: int = MIN_TOKENS_PER_PROCE
     """
     installed, nodes = torch.cuda.device_count(), options.nodes
     count = installed if options.gpus is None else options.gpus
-    if count > installed and not options.dry_run:
-        raise UserError(f"--gpus {count}: this machine has {installed}")
+    require_gpus(options, installed)
     if nodes > 1 and options.master is None:
         raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first")
     oldest = min(

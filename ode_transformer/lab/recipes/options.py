@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import CONFIGS, find_config
 
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -17,6 +18,15 @@ def recipe_names() -> list[str]:
 def find_recipe(name: str) -> Path:
     """Return the file of a recipe, given its name in ``configs/`` or the path of a .yaml file."""
     return find_config(name, CONFIGS, recipe_names(), "recipe")
+
+
+def require_gpus(options: "RunOptions", installed: int) -> None:
+    """Refuse more GPUs than a machine has.
+
+    :raises UserError: the user asks for more
+    """
+    if (options.gpus or 0) > installed and not options.dry_run:
+        raise UserError(f"--gpus {options.gpus}: this machine has {installed}")
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import pytest
 
 from ode_transformer.checkpoints.reading import save_checkpoint
 from ode_transformer.cli import main
-from ode_transformer.lab.glue import finetuning, glue_command
+from ode_transformer.lab.glue import arguments, finetuning, glue_command
+from ode_transformer.lab.glue.arguments import CONFIG
 from ode_transformer.lab.glue.finetuning import PreparedTask
-from ode_transformer.lab.glue.glue_command import CONFIG, GlueConfig, plan_runs, train_grid
+from ode_transformer.lab.glue.glue_command import GlueConfig, plan_runs, train_grid
 from ode_transformer.lab.glue.tasks import TASKS, Example
 from ode_transformer.models import fairseq_parser
 from ode_transformer.support import commands
@@ -112,7 +113,7 @@ def test_reproduce_composes_the_commands(tmp_path: Path, capsys) -> None:
     trained, last = Path(args.save_dir).parent, shown[-1]
     assert last[:3] == ["ode-transformer", "analyse", "glue"]
     parser = argparse.ArgumentParser()
-    glue_command.add_arguments(parser)
+    arguments.glue(parser)
     glue = parser.parse_args(last[3:])
     assert (glue.path, glue.data) == (trained / "model" / "model.pt", trained / "model")
 

@@ -7,7 +7,8 @@ import pytest
 from fairseq.data import Dictionary, indexed_dataset
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 
-from ode_transformer.lab.glue.glue_command import CONFIG, GlueConfig
+from ode_transformer.lab.glue.arguments import CONFIG
+from ode_transformer.lab.glue.glue_command import GlueConfig
 from ode_transformer.lab.glue.tasks import TASKS
 from ode_transformer.models.tasks import RandomOrderPairs, SymmetricSentencePredictionTask
 from ode_transformer.support.yaml_file import read_yaml

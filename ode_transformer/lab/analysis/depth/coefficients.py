@@ -14,10 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.systems import add_data_arguments, measured_models, observe
+from ode_transformer.lab.analysis.systems import measured_models, observe
 from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks
 from ode_transformer.numerics import RecurrenceScheme, Weight
-from ode_transformer.support.arguments import add_systems
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,6 @@ def table(rows: list[StageWeights]) -> str:
         weights = "  ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(row.mean, row.deviation, strict=True))
         lines.append(f"{row.block}:  {weights}")
     return "\n".join(lines)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse coefficients``."""
-    add_systems(parser, "checkpoint")
-    add_data_arguments(parser, "valid", 512)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -115,11 +115,6 @@ def plot(runs: Mapping[str, Norms], path: Path) -> None:
     save_figure(figure, path)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse gradient-norms``."""
-    systems.add_arguments(parser, sentences=512)
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the norms of each checkpoint and stack, from the first layer to the last."""
     runs = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from ode_transformer.lab.analysis.plots import add_plot_argument, check_outputs, new_figure, save_figure
+from ode_transformer.lab.analysis.plots import check_outputs, new_figure, save_figure
 from ode_transformer.numerics import SPLITTINGS, Flow, Splitting, solve_to_tolerance, split_step
 
 A = torch.tensor([[-0.3, 1.0, 0.2], [-0.8, 0.1, 0.5], [0.4, -0.6, -0.2]], dtype=torch.float64)
@@ -55,11 +55,6 @@ def plot(path: Path) -> None:
     axes.grid(alpha=0.3)
     axes.legend()
     save_figure(figure, path)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse splitting-error``."""
-    add_plot_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -91,11 +91,6 @@ def table(stages: Sequence[StageInput]) -> list[str]:
     return lines
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse stage-inputs``."""
-    systems.add_arguments(parser, sentences=64, plot=False)
-
-
 def run(args: argparse.Namespace) -> int:
     """Print what the stages of each checkpoint read and add, block by block."""
     rows: list[list[object]] = [["model", "block", "stage", "moved", "increment", "cosine"]]

@@ -16,8 +16,6 @@ from ode_transformer.lab.analysis import systems
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors
 from ode_transformer.lab.analysis.plots import LINE_STYLES, new_figure, plain_label, save_figure
 from ode_transformer.numerics import get_tableau
-from ode_transformer.numerics.reference import LEAST_STEPS
-from ode_transformer.support.arguments import positive_float, positive_int, rising_numbers
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -104,17 +102,6 @@ def plot(runs: Mapping[str, Sequence[BlockErrors]], names: Sequence[str], count:
     panels[0].set_ylabel(f"relative error, {count} step" + "s" * (count > 1))
     panels[-1].legend(fontsize="x-small")
     save_figure(figure, path)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse truncation-error``."""
-    systems.add_arguments(parser, sentences=64)
-    add = parser.add_argument
-    add("--schemes", default="euler,rk2,rk4", metavar="NAME,...", help="default: euler,rk2,rk4")
-    add("--steps", type=rising_numbers, default=[1], metavar="N,N,...", help="steps of size 1/N (default: 1)")
-    add("--tolerance", type=positive_float, default=1e-5, help="relative error of the solution (default: 1e-5)")
-    steps_help = f"RK4 steps that the solution may take, from {LEAST_STEPS} on (default: 1024)"
-    add("--max-steps", type=positive_int, default=1024, help=steps_help)
 
 
 def run(args: argparse.Namespace) -> int:
