@@ -23,7 +23,7 @@ ARROWS = {
     "graphs": "support",
     "models": "support numerics nn graphs checkpoints",
     "decoding": "support nn graphs checkpoints models",
-    "export": "support numerics nn models decoding",
+    "export": "support numerics nn checkpoints models decoding",
     "lab.metrics": "support",
     "lab.analysis": "support numerics nn decoding lab.metrics",
     "lab.pages": "support numerics nn models decoding lab.metrics lab.analysis",

@@ -1,15 +1,13 @@
 """Reading of checkpoints: the one place that opens a file of a stranger, whose code never runs.
 
 A checkpoint is a pickle, and a pickle can run code. torch's restricted unpickler (``weights_only=True``) builds tensors
-and plain containers and refuses every other class. fairseq's files need one class more, ``argparse.Namespace``. In its
-place stands :class:`SavedOptions`, in fairseq's own loading as in ours, because fairseq evaluates some options as
-Python. Models are built from what was read and checked: fairseq's own loading would read the file a second time, and in
-place of ``model.pt`` it takes a ``model-shard0.pt`` beside it.
+and plain containers and refuses every other class; fairseq's files need one class more, ``argparse.Namespace``. What
+was read comes to fairseq through :mod:`ode_transformer.checkpoints.admission`. Models are built from what was read:
+fairseq's own loading would read the file a second time, and in place of ``model.pt`` it takes a ``model-shard0.pt``
+beside it.
 """
 
 import argparse
-import ast
-import copy
 import errno
 import os
 import re
@@ -26,73 +24,12 @@ from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
-# Options that fairseq evaluates as Python, whatever their fields say. A group or a prefix may stand before the name.
-EVALUATED_OPTIONS = {
-    *("adaptive_softmax_cutoff", "adaptive_input_cutoff", "character_filters"),
-    *("xformers_att_config", "encoder_xformers_att_config", "decoder_xformers_att_config"),
-    *("adam_betas", "adamax_betas", "lamb_betas", "adafactor_eps", "wer_args", "model_overrides"),
-    *("pipeline_balance", "pipeline_encoder_balance", "pipeline_decoder_balance"),
-    *("pipeline_devices", "pipeline_encoder_devices", "pipeline_decoder_devices"),
-    # of convolutional models, also those of speech
-    *("encoder_layers", "decoder_layers", "encoder_attention", "decoder_attention", "self_attention"),
-    *("project_input", "gated_attention", "downsample", "pretrained"),
-    *("conv_feature_layers", "override_encoder_layers", "feature_encoder_spec"),
-}
-FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are built, with all their architectures
-TASKS = (
-    *("translation", "joint_translation", "language_modeling", "multilingual_language_modeling"),
-    *("masked_lm", "multilingual_masked_lm", "sentence_prediction", "sentence_ranking"),
-    "symmetric_sentence_prediction",
-)
 _DISK_ERRORS = (errno.EIO, errno.ESTALE)  # damaged files raise others
-# Options that name code or a file to read, which a model with saved parameters does not need.
-_DROPPED = dict.fromkeys(("user_dir", "encoder_embed_path", "decoder_embed_path"))
 # Files beside a model and the options that name them, as in fairseq's from_pretrained.
 _FILES_BESIDE = {
     **{model.file_name: model.fairseq_option for model in SUBWORD_MODELS.values()},
     **{"code": "bpe_codes", "merges.txt": "bpe_merges", "vocab.json": "bpe_vocab"},
 }
-
-
-class SavedOptions(argparse.Namespace):
-    """``argparse.Namespace`` of a checkpoint, filled with :func:`harmless_options`; it is written as the former."""
-
-    def __setstate__(self, options: dict[str, Any]) -> None:
-        vars(self).update(harmless_options(options))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return argparse.Namespace, (), vars(self)
-
-
-def allow_saved_options() -> None:
-    """Let torch build :class:`SavedOptions`, and no other class, in the place of the options in a checkpoint."""
-    torch.serialization.add_safe_globals([(SavedOptions, "argparse.Namespace")])
-
-
-def harmless_options(value: Any, name: str = "") -> Any:
-    """Return a deep copy of options, which nothing that is read later can change.
-
-    :raises UserError: a value is not plain, or text that fairseq or OmegaConf would evaluate
-    """
-    if isinstance(value, argparse.Namespace):
-        return argparse.Namespace(**harmless_options(vars(value), name))
-    if isinstance(value, dict):
-        return {key: harmless_options(entry, str(key)) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(harmless_options(entry, name) for entry in value)
-    if not isinstance(value, str | int | float | bool | None):
-        raise UserError(f"refused: option {name} is of type {type(value).__name__}")
-    if isinstance(value, str) and ("${" in value or (value and name in EVALUATED_OPTIONS and not _is_literal(value))):
-        raise UserError(f"refused: option {name} would be evaluated: {value[:60]!r}")
-    return value
-
-
-def _is_literal(text: str) -> bool:
-    try:
-        ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return False
-    return True
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -110,12 +47,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
                     if archive.testzip() is not None:  # torch writes them and does not read them
                         raise zipfile.BadZipFile
             file.seek(0)
-            allow_saved_options()
+            torch.serialization.add_safe_globals([argparse.Namespace])  # in which fairseq keeps options
             state = torch.load(file, map_location="cpu", weights_only=True)
             if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
                 raise UserError("not a fairseq checkpoint, it has no 'model'")
-            for options in {"args", "cfg"} & state.keys():
-                state[options] = harmless_options(state[options])
             upgrade_checkpoint(state)
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
@@ -143,42 +78,13 @@ def option_group(options: object) -> Mapping[str, Any]:
 
 def saved_options(state: Mapping[str, Any], group: str) -> Mapping[str, Any]:
     """Return the options of a checkpoint's group; old checkpoints hold all options in one namespace."""
-    return option_group((state.get("cfg") or {}).get(group) or state.get("args"))
+    return option_group(state.get("args") or option_group(state.get("cfg")).get(group))
 
 
 def saved_updates(state: Mapping[str, Any]) -> int:
     """Return the number of updates that a model was trained for; 0 where its checkpoint does not say."""
     history = state.get("optimizer_history") or [{}]
     return int(history[-1].get("num_updates", 0))
-
-
-def is_of_this_package(arch: str) -> bool:
-    """Tell whether this package registers an architecture."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
-
-    model = ARCH_MODEL_REGISTRY.get(arch)
-    return model is not None and model.__module__.partition(".")[0] == __package__.partition(".")[0]
-
-
-def saved_architecture(state: Mapping[str, Any], path: Path) -> str:
-    """Return the architecture of a checkpoint.
-
-    :raises UserError: it, or the task, is not one that is built from checkpoints
-    """
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-
-    groups = state.get("cfg") or {}
-    model, task = (option_group(state.get("args") or groups.get(name)) for name in ("model", "task"))
-    # fairseq looks for both names; old checkpoints, and those of some models, have one of them.
-    for name in {model.get("_name") or model.get("arch"), model.get("arch") or model.get("_name")}:
-        if not isinstance(name, str) or not (
-            is_of_this_package(name) or ARCH_MODEL_NAME_REGISTRY.get(name) in FAIRSEQ_MODELS
-        ):
-            raise UserError(f"{path}: refused: architecture {name} is none of this package or fairseq's plain ones")
-    for name in {task.get("_name"), task.get("task")} - {None}:
-        if name not in TASKS:
-            raise UserError(f"{path}: refused: task {name} is not supported, only {', '.join(TASKS)}")
-    return str(model.get("arch") or model.get("_name"))
 
 
 def build_model(
@@ -193,32 +99,23 @@ def build_model(
     :raises UserError: the architecture is refused, or options, parameters and dictionaries do not fit
     """
     from fairseq import checkpoint_utils, tasks
-    from fairseq.dataclass.configs import GenerationConfig
-    from fairseq.dataclass.utils import overwrite_args_by_name
-    from omegaconf import OmegaConf
 
-    overrides = _DROPPED | dict(overrides or {})
-    saved_architecture(state, path)
+    from ode_transformer.checkpoints.admission import admitted_state
+
+    used = {name: state.get(name) for name in ("args", "cfg", "model")}
+    used["optimizer_history"] = [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": saved_updates(state)}]
+    used["extra_state"] = {"train_iterator": {"epoch": 1}}
     try:
-        args, config = copy.deepcopy(state.get("args")), None
-        if args is not None:
-            vars(args).update(overrides)
-        else:
-            config = OmegaConf.create(copy.deepcopy(state["cfg"]), flags={"allow_objects": True})
-            overwrite_args_by_name(config, overrides)
-        history = [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": saved_updates(state)}]
-        saved = {"args": args, "cfg": config, "model": state["model"], "optimizer_history": history}
-        used = checkpoint_utils._upgrade_state_dict(saved | {"extra_state": {"train_iterator": {"epoch": 1}}})
-        config, used["args"] = used["cfg"], None  # with args, fairseq would convert them for a second time
-        config.bpe = config.tokenizer = None
-        config.generation = OmegaConf.structured(GenerationConfig)
-        overwrite_args_by_name(config, overrides)
+        used = admitted_state(used, overrides)
+        config = used["cfg"]
         task = task or tasks.setup_task(config.task, from_checkpoint=True)
         (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=used)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     except OSError:
         raise
     except Exception as error:  # fairseq, torch and Hydra do not name the file
-        data, reason = overrides.get("data"), f"{type(error).__name__}: {error}"
+        data, reason = (overrides or {}).get("data"), f"{type(error).__name__}: {error}"
         raise UserError(f"{path}: cannot be built with the dictionaries of {data}: {reason[:300]}") from error
     return model, config, task
 

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from transformers.utils.logging import disable_progress_bar
 
+from ode_transformer.checkpoints.admission import admitted_model
 from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.export.huggingface_model import (
     PAD,
@@ -23,7 +24,6 @@ from ode_transformer.export.huggingface_model import (
 )
 from ode_transformer.export.huggingface_tokenizer import DICTIONARIES_FILE
 from ode_transformer.models import ODETransformerModel
-from ode_transformer.models.model_from_options import model_flags
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
 from ode_transformer.support.errors import UserError
 
@@ -96,10 +96,7 @@ def scores(
 
 def model_options(options: Any) -> dict[str, Any]:
     """Return the options that a model is built from, without those of its training, which may name folders."""
-    names = {action.dest for action in model_flags(options.arch)}
-    names |= {"arch", "max_source_positions", "max_target_positions", "ode_options_saved"}  # the last: it is trained
-    saved = {name: value for name, value in vars(options).items() if name in names and value is not None}
-    return {name: value for name, value in saved.items() if not name.endswith("_embed_path")}
+    return {name: value for name, value in admitted_model(vars(options)).items() if value is not None}
 
 
 def write_json(path: Path, content: Any) -> None:

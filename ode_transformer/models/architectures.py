@@ -6,9 +6,7 @@ from typing import Any
 
 from fairseq.models import register_model_architecture
 from fairseq.models.transformer.transformer_legacy import base_architecture
-from omegaconf import OmegaConf
 
-from ode_transformer.checkpoints.reading import harmless_options
 from ode_transformer.models.depth_options import DEPTH_DEFAULTS, set_defaults
 
 # Options by the scheme in an architecture's name (ODE Transformer 2022, section 3). There "rk2" is the RK2-block with
@@ -103,8 +101,6 @@ def register_architecture(
     """
 
     def set_options(args: argparse.Namespace) -> None:
-        if OmegaConf.is_config(args):  # of a checkpoint; the first of our functions that fairseq calls with its options
-            harmless_options(OmegaConf.to_container(args, resolve=False))
         if getattr(args, "relu_dropout", None) is not None:  # the old name of activation_dropout
             set_defaults(args, activation_dropout=args.relu_dropout)
         for values in options:

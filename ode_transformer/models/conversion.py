@@ -233,10 +233,11 @@ def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namesp
     :raises RuntimeError: the parameters do not fit the model that the options describe
     """
     import ode_transformer.models  # noqa: F401  (registers the architectures)
+    from ode_transformer.checkpoints.admission import admitted_model
     from ode_transformer.models.model_from_options import build_from_options
 
-    options.ode_options_saved = True  # marks options of a checkpoint, whose model may use another scheme
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
+    vars(options).update(admitted_model(vars(options)))
     model = build_from_options(options, *(len(matrix) for matrix in embeddings))
     if options.share_all_embeddings or options.share_decoder_input_output_embed:
         parameters["decoder.output_projection.weight"] = parameters["decoder.embed_tokens.weight"]

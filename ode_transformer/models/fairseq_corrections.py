@@ -4,6 +4,7 @@ A number is that of the public report, https://github.com/facebookresearch/fairs
 were found here. The function that a correction replaces is its ``__wrapped__``.
 """
 
+import argparse
 import atexit
 import contextlib
 import functools
@@ -20,6 +21,7 @@ import torch
 from fairseq import checkpoint_utils, search, utils
 from fairseq.criterions import sentence_prediction
 from fairseq.data import bucket_pad_length_dataset, data_utils, iterators
+from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
 from fairseq.models.ema.ema import EMA
 from fairseq.ngram_repeat_block import NGramRepeatBlock
@@ -27,8 +29,8 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from torch import Tensor
 
-from ode_transformer.checkpoints.parameters import upgrade_checkpoint
-from ode_transformer.checkpoints.reading import allow_saved_options
+from ode_transformer.checkpoints.admission import admitted_state
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.models.fairseq_parser import suggest_architecture
 from ode_transformer.support.errors import OptionError
 
@@ -154,10 +156,13 @@ def _read_checkpoint_in_each_process(original: Function, trainer: Trainer, *argu
     return original(trainer, *arguments, **options)
 
 
-@_replace(checkpoint_utils, "_upgrade_state_dict")
-def _join_parameters(original: Function, state: dict[str, Any]) -> Any:
-    """Upgrade what fairseq reads; a model sees its parameters alone, but the optimizer's state belongs to them."""
-    return original(upgrade_checkpoint(state))
+@_replace(checkpoint_utils, "load_checkpoint_to_cpu")
+def _read_checkpoint(
+    original: Function, path: str, arg_overrides: dict[str, Any] | None = None, load_on_all_ranks: bool = False
+) -> dict[str, Any]:
+    """Read a stranger's checkpoint as our commands do; fairseq evaluates its options as Python."""
+    state = load_checkpoint(PathManager.get_local_path(path))
+    return admitted_state(state, arg_overrides, any_of_fairseq=True)
 
 
 @_replace(EMA, "_step_internal")
@@ -205,7 +210,7 @@ def _round_to_plain_numbers(original: Function, number: Any, digits: int) -> Any
 
 
 # fairseq's checkpoints hold an argparse.Namespace, which PyTorch >= 2.6 refuses (5610).
-allow_saved_options()
+torch.serialization.add_safe_globals([argparse.Namespace])
 
 # fairseq's parser answers a mistyped --arch by a list of 250 names. At exit, because it has ended the program by then.
 if Path(sys.argv[0]).name == "fairseq-train":

@@ -20,7 +20,7 @@ from fairseq.models import (
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ode_transformer.checkpoints.reading import harmless_options
+from ode_transformer.checkpoints.admission import admitted_model, declared_flags
 from ode_transformer.nn import ONEDNN_LINEAR
 
 
@@ -57,16 +57,14 @@ def meta_model(
 def build_from_saved_options(options: Mapping[str, Any], source_size: int, target_size: int) -> BaseFairseqModel:
     """Build the model of options from a stranger's file, as :func:`build_from_options`.
 
-    :raises UserError: an option would be evaluated
+    :raises UserError: the architecture or an option is refused
     """
-    return build_from_options(argparse.Namespace(**harmless_options(options)), source_size, target_size)
+    return build_from_options(argparse.Namespace(**admitted_model(options)), source_size, target_size)
 
 
 def model_flags(arch: str) -> list[argparse.Action]:
     """Return the flags that the model of an architecture declares; ``default`` is "==SUPPRESS==" where it has none."""
-    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
-    ARCH_MODEL_REGISTRY[arch].add_args(parser)
-    return parser._actions
+    return declared_flags(ARCH_MODEL_REGISTRY[arch])
 
 
 def _set_config_defaults(args: argparse.Namespace) -> None:

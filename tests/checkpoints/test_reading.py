@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import pickle
+import re
 import shutil
 from argparse import Namespace
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import make_language_model, rewrite
+from checkpoint_for_tests import rewrite
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
-from ode_transformer.checkpoints import reading
+from ode_transformer.checkpoints import admission
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.decoding.trained_model import load_trained_model
@@ -89,87 +89,40 @@ def in_plain_model(state: State, **options: Any) -> None:
     state["cfg"]["model"] = vars(state["cfg"]["model"]) | options
 
 
-def convolutions(code: str) -> State:
-    arch = "fconv_iwslt_de_en"
-    return {"arch": arch, "encoder_layers": code, "decoder_layers": "[(32, 3)]", "decoder_attention": "True"}
-
-
-TRANSFORMER = {"_name": "transformer", "arch": "transformer"}
-# How the code comes into the file.
-ATTACKS: dict[str, Callable[[State, str], object]] = {
-    "args of fconv": lambda state, code: as_args(state, **convolutions(code)),
-    "args beside cfg": lambda state, code: state.update(args=Namespace(**convolutions(code))),
-    "cfg.model of fconv": lambda state, code: in_model(state, _name="fconv_iwslt_de_en", **convolutions(code)),
-    "our args": lambda state, code: as_args(state, adaptive_softmax_cutoff=code),
-    "our cfg.model": lambda state, code: in_model(state, adaptive_softmax_cutoff=code),
-    "our plain cfg.model": lambda state, code: in_plain_model(state, adaptive_softmax_cutoff=code),
-    "option in a group": lambda state, code: in_model(state, **TRANSFORMER, encoder={"xformers_att_config": code}),
-    "betas of Adam": lambda state, code: as_args(state, adam_betas=code),
-}
-# Without a namespace, nothing of ours runs in fairseq's loading before it builds: only our own ways refuse these.
-PLAIN_ATTACKS: dict[str, Callable[[State, str], object]] = {
-    "plain fconv": lambda state, code: in_plain_model(state, _name="fconv_iwslt_de_en", **convolutions(code)),
-    "plain transformer": lambda state, code: in_plain_model(state, **TRANSFORMER, adaptive_softmax_cutoff=code),
-    "plain criterion": lambda state, code: state["cfg"].update(criterion={"_name": "ctc", "wer_args": code}),
-    "plain optimizer": lambda state, code: state["cfg"].update(optimizer={"_name": "adam", "adam_betas": code}),
-}
-HOSTILE = [
-    pytest.param(route, attack, id=f"{name}-{route}")
-    for attacks, routes in ((ATTACKS, ROUTES), (PLAIN_ATTACKS, (*OUR_ROUTES, "verify")))
-    for name, attack in attacks.items()
-    for route in routes
-]
 CODE = "[(32, 3)] if open('{}', 'w') else 0"
+ATTACKS: dict[str, Callable[[State, str], object]] = {
+    "args": lambda state, code: as_args(state, adaptive_softmax_cutoff=code),
+    "cfg.model": lambda state, code: in_model(state, adaptive_softmax_cutoff=code),
+    "plain cfg.model": lambda state, code: in_plain_model(
+        state, _name="transformer", arch="transformer", adaptive_softmax_cutoff=code
+    ),
+}
 
 
-@pytest.mark.parametrize(("route", "attack"), HOSTILE)
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+@pytest.mark.parametrize("route", [*ROUTES, "verify"])
 def test_code_in_an_option_does_not_run(folder: Path, route: str, attack: Callable[[State, str], object]) -> None:
-    trace = folder / "trace"
-    rewrite(folder, lambda state: attack(state, CODE.format(trace)))
-    with pytest.raises(UserError, match=r"refused: option \w+ would be evaluated: "):
-        load(route, folder)
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize("option", ["character_filters", "adaptive_input_cutoff", "adaptive_softmax_cutoff"])
-@pytest.mark.parametrize("route", OUR_ROUTES)
-def test_code_in_a_language_model_does_not_run(tmp_path: Path, route: str, option: str) -> None:
-    folder, code = make_language_model(tmp_path).parent, CODE.format(tmp_path / "trace")
-    more = {"character_embeddings": True, "adaptive_input": True, option: code}
-    rewrite(folder, lambda state: in_plain_model(state, _name="transformer_lm", arch="transformer_lm", **more))
-    with pytest.raises(UserError, match=f"refused: option {option} would be evaluated"):
-        load(route, folder)
-    assert not (tmp_path / "trace").exists()
-
-
-@pytest.mark.parametrize("attack", [ATTACKS["args of fconv"], *list(PLAIN_ATTACKS.values())[:2]])
-def test_without_the_check_the_code_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, attack) -> None:
-    """The files of these tests are dangerous indeed, in fairseq's own loading; the plain ones with our plugin, too."""
-    monkeypatch.setattr(reading, "EVALUATED_OPTIONS", set())
     rewrite(folder, lambda state: attack(state, CODE.format(folder / "trace")))
-    with pytest.raises(Exception):  # noqa: B017  (in which way it fails does not matter here)
-        load("fairseq", folder)
+    with pytest.raises(UserError, match="refused: option adaptive_softmax_cutoff is "):
+        load(route, folder)
+    assert not (folder / "trace").exists()
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_without_the_check_the_code_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, attack) -> None:
+    """The files of these tests are dangerous indeed."""
+    monkeypatch.setattr(admission, "_NUMBERS", re.compile(".*"))
+    rewrite(folder, lambda state: attack(state, CODE.format(folder / "trace")))
+    with pytest.raises(UserError):
+        load("from_pretrained", folder)
     assert (folder / "trace").exists()
 
 
-@pytest.mark.parametrize("change", [as_args, in_model, in_plain_model])
-@pytest.mark.parametrize("route", ROUTES)
-def test_the_environment_is_not_read(folder: Path, change: Callable[..., None], route: str) -> None:
-    rewrite(folder, lambda state: change(state, activation_fn="${oc.env:HOME}"))
-    with pytest.raises(UserError, match=r"option activation_fn would be evaluated: '\$\{oc\.env:HOME\}'"):
-        load(route, folder)
-
-
-def test_options_cannot_change_after_they_were_checked(tmp_path: Path) -> None:
-    """A pickle may go on with an object that it has built."""
-    layers: list[object] = [1]
-    torch.save({"args": Namespace(adaptive_softmax_cutoff=layers), "model": {}, "later": layers}, tmp_path / "a.pt")
-    state = torch.load(tmp_path / "a.pt")
-    state["later"].append("code")
-    assert state["args"].adaptive_softmax_cutoff == [1]
-    torch.save(state, tmp_path / "b.pt")
-    assert b"ode_transformer" not in (tmp_path / "b.pt").read_bytes()  # for readers without this package
-    assert type(load_checkpoint(tmp_path / "b.pt")["args"]) is argparse.Namespace
+def test_a_criterion_that_evaluates_an_option_is_refused(folder: Path) -> None:
+    """fairseq-validate builds the criterion of a checkpoint."""
+    rewrite(folder, lambda state: state["cfg"].update(criterion={"_name": "ctc", "wer_args": CODE}))
+    with pytest.raises(UserError, match="refused: option wer_args is "):
+        load("verify", folder)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +185,7 @@ ACCEPTED = {
     "update_freq": [1],
     "model_overrides": "{'dropout': 0.1}",
     "eval_bleu_args": '{"beam": 5}',
-    "novelty": "open('x')",  # nobody evaluates it
+    "novelty": "open('x')",  # nobody reads it
     "stop_time_hours": float("inf"),
 }
 

@@ -37,7 +37,9 @@ def test_the_converted_model_computes_what_was_recorded(case: str, tmp_path: Pat
     torch.save(released, tmp_path / "released.pt")
     assert main(["checkpoint", "convert", str(tmp_path / "released.pt"), "--output", str(tmp_path / "model.pt")]) == 0
 
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "model.pt")])
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(tmp_path / "model.pt")], {"data": str(tmp_path)}
+    )
     model = model.double().eval()
     previous, kept = recorded["prev_output_tokens"], recorded["tgt_nonpad_mask"]
     for side in ("right", "left"):

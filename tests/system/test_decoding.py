@@ -29,8 +29,8 @@ def generate(text: Text, path: object, *options: object) -> str:
 class WholePass:
     """Scores a target at once, by the mean of the models' probabilities: no search, no cache."""
 
-    def __init__(self, *checkpoints: Path) -> None:
-        models, _, task = load_model_ensemble_and_task([str(path) for path in checkpoints])
+    def __init__(self, text: Text, *checkpoints: Path) -> None:
+        models, _, task = load_model_ensemble_and_task([str(path) for path in checkpoints], {"data": str(text.data)})
         self.models = [model.eval() for model in models]
         self.dictionary = task.target_dictionary
 
@@ -58,7 +58,7 @@ def assert_scores_are_those_of_whole_passes(output: str, model: WholePass) -> No
 
 def test_beam_search_reports_the_scores_of_whole_passes(text: Text, checkpoint: Path) -> None:
     output = generate(text, checkpoint, "--beam", 5)
-    assert_scores_are_those_of_whole_passes(output, WholePass(checkpoint))
+    assert_scores_are_those_of_whole_passes(output, WholePass(text, checkpoint))
     assert len({fields[1] for fields in lines_of(output, "H").values()}) > 1
 
 
@@ -68,7 +68,7 @@ def test_beam_search_reports_the_scores_of_whole_passes(text: Text, checkpoint: 
 def test_beam_search_finds_what_a_search_without_caches_finds(
     text: Text, learned: Callable[[str], Path], names: tuple[str, ...]
 ) -> None:
-    models, args, task = load_model_ensemble_and_task([str(learned(name)) for name in names])
+    models, args, task = load_model_ensemble_and_task([str(learned(name)) for name in names], {"data": str(text.data)})
     task.load_dataset("test")
     dataset = task.dataset("test")
     sample = dataset.collater([dataset[number] for number in range(len(dataset))])
@@ -89,7 +89,7 @@ def test_alignments_follow_the_attention_over_the_source(text: Text, learned: Ca
     checkpoint = learned(name)
     # One sentence at a time, because fairseq counts padding on the left of a source, too.
     output = generate(text, checkpoint, "--beam", 5, "--print-alignment", "--batch-size", 1)
-    model = WholePass(checkpoint)
+    model = WholePass(text, checkpoint)
     sources, found, alignments = (lines_of(output, kind) for kind in "SHA")
     assert len(alignments) == 8
     for number, (line,) in alignments.items():

@@ -101,6 +101,7 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
     """Return the flags that rebuild the model of a checkpoint: its architecture and the options that differ from it."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
 
+    from ode_transformer.checkpoints.admission import admitted_model
     from ode_transformer.models.model_from_options import model_flags
 
     allowed = package_architectures("masked_lm")
@@ -109,7 +110,7 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
     arch = saved.get("arch")
     if arch not in allowed:
         raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {', '.join(allowed)}")
-    defaults = argparse.Namespace()
+    saved, defaults = admitted_model(saved), argparse.Namespace()
     ARCH_CONFIG_REGISTRY[arch](defaults)
     options: dict[str, Any] = {"arch": arch}
     for action in model_flags(arch):

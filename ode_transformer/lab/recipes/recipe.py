@@ -313,7 +313,7 @@ def architectures(task: str) -> dict[str, bool]:
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
     from fairseq.models.roberta import RobertaModel
 
-    from ode_transformer.checkpoints.reading import is_of_this_package
+    from ode_transformer.checkpoints.admission import is_of_this_package
 
     kind = {
         "translation": FairseqEncoderDecoderModel,

@@ -1,0 +1,130 @@
+"""The one door for options of a stranger's file, be it a checkpoint or an exported folder.
+
+fairseq evaluates some options as Python and opens the files that others name. Through this door come numbers, lists of
+numbers, and words that are among the choices of a flag, each only for an option that a model or a task declares.
+"""
+
+import argparse
+import re
+from collections.abc import Container, Mapping
+from functools import lru_cache
+from typing import Any
+
+from fairseq.checkpoint_utils import _upgrade_state_dict
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.dataclass.utils import overwrite_args_by_name
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
+
+from ode_transformer.checkpoints.reading import saved_options
+from ode_transformer.support.errors import UserError
+
+FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are built, with all their architectures
+TASKS = (
+    *("translation", "joint_translation", "language_modeling", "multilingual_language_modeling"),
+    *("masked_lm", "multilingual_masked_lm", "sentence_prediction", "sentence_ranking"),
+    "symmetric_sentence_prediction",
+)
+# Words that become part of a name: of a dictionary, which has no folder, of a split, or of a head.
+_NAMES = ("source_lang", "target_lang", "langs", "train_subset", "classification_head_name")
+_NAME = re.compile(r"\w[\w,.-]*")
+_POSITIONS = ("max_positions", "max_source_positions", "max_target_positions", "tokens_per_sample")
+_NUMBERS = re.compile(r"[-+\d.,()\[\]\s]*")  # as old checkpoints hold lists: neither letters nor powers
+
+
+def is_of_this_package(arch: str) -> bool:
+    """Tell whether this package registers an architecture."""
+    model = ARCH_MODEL_REGISTRY.get(arch)
+    return model is not None and model.__module__.partition(".")[0] == __package__.partition(".")[0]
+
+
+@lru_cache
+def declared_flags(component: Any) -> list[argparse.Action]:
+    """Return the flags that a model, a task or a criterion declares; ``default`` is "==SUPPRESS==" if it has none."""
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
+    component.add_args(parser)
+    return parser._actions
+
+
+def admitted_options(component: Any, options: Mapping[str, Any], refuses_text: bool = False) -> dict[str, Any]:
+    """Return those options that a component declares, without text that could name a file or be evaluated.
+
+    :param component: class of a model, a task or a criterion
+    :param refuses_text: refuse such text, because without it something else would be computed
+    :raises UserError: a value is refused
+    """
+    admitted = {}
+    for action in declared_flags(component):
+        name, value = action.dest, options.get(action.dest)
+        is_name = name in _NAMES and isinstance(value, str) and _NAME.fullmatch(value)
+        if name in options and (is_name or _is_number(value) or (action.choices and value in action.choices)):
+            admitted[name] = _copy(value)
+        elif name in options and (action.choices or (refuses_text and not name.endswith("_path"))):
+            raise UserError(f"refused: option {name} is {str(value)[:60]!r}")
+    return admitted
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_number, value))
+    return isinstance(value, int | float | bool | None) or (isinstance(value, str) and bool(_NUMBERS.fullmatch(value)))
+
+
+def _copy(value: Any) -> Any:
+    return type(value)(map(_copy, value)) if isinstance(value, list | tuple) else value
+
+
+def admitted_model(options: Mapping[str, Any], any_of_fairseq: bool = False) -> dict[str, Any]:
+    """Return the options that the model of a file is built from.
+
+    :param any_of_fairseq: admit fairseq's other architectures
+    :raises UserError: the architecture or an option is refused
+    """
+    # fairseq looks for both names; old checkpoints, and those of some models, have one of them.
+    arch = options.get("arch") or options.get("_name")
+    is_plain = all(_is_plain(name) for name in (options.get("_name") or arch, arch))
+    if not is_plain and not (any_of_fairseq and arch in ARCH_MODEL_REGISTRY):
+        raise UserError(f"refused: architecture {arch} is none of this package or fairseq's plain ones")
+    defaults = argparse.Namespace()
+    if is_plain:
+        ARCH_CONFIG_REGISTRY[arch](defaults)
+    undeclared = {name: options[name] for name in (*vars(defaults), *_POSITIONS) if _is_number(options.get(name, {}))}
+    declared = admitted_options(ARCH_MODEL_REGISTRY[arch], options, refuses_text=is_plain)
+    return undeclared | declared | {"arch": arch, "ode_options_saved": True}
+
+
+def _is_plain(arch: object) -> bool:
+    return isinstance(arch, str) and (is_of_this_package(arch) or ARCH_MODEL_NAME_REGISTRY.get(arch) in FAIRSEQ_MODELS)
+
+
+def admitted_task(options: Mapping[str, Any], tasks: Container[str] = TASKS) -> str:
+    """Return the name of a task.
+
+    :raises UserError: it is none of ``tasks``
+    """
+    names = [str(options[name]) for name in ("_name", "task") if options.get(name) is not None]
+    for name in names:
+        if name not in tasks:
+            raise UserError(f"refused: task {name} is not supported, only {', '.join(TASKS)}")
+    return names[0] if names else "translation"
+
+
+def admitted_state(
+    state: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, any_of_fairseq: bool = False
+) -> dict[str, Any]:
+    """Return a checkpoint in fairseq's form, with the options of model, task and criterion alone.
+
+    :param overrides: values of the user's, which are not checked
+    :param any_of_fairseq: admit fairseq's other architectures and tasks, and leave out what is refused of them
+    :raises UserError: the architecture, the task or an option is refused
+    """
+    model, task, criterion = (saved_options(state, group) for group in ("model", "task", "criterion"))
+    task_name = admitted_task(task, TASK_REGISTRY if any_of_fairseq else TASKS)
+    args = {"data": "", "task": task_name} | admitted_options(TASK_REGISTRY[task_name], task)
+    name = str(criterion.get("criterion") or criterion.get("_name"))
+    if name in CRITERION_REGISTRY:  # for fairseq-validate
+        args |= {"criterion": name} | admitted_options(CRITERION_REGISTRY[name], criterion)
+    args |= admitted_model(model, any_of_fairseq)
+    used = _upgrade_state_dict(dict(state) | {"args": argparse.Namespace(**args), "cfg": None})
+    overwrite_args_by_name(used["cfg"], overrides or {})
+    return used | {"args": None}

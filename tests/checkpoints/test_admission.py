@@ -1,0 +1,157 @@
+"""No text of a stranger's options is evaluated, and none names a file, whatever option it stands in."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import fairseq
+import pytest
+from checkpoint_for_tests import rewrite
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
+
+from ode_transformer.checkpoints.admission import admitted_model, admitted_options
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
+from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
+from ode_transformer.models import ODETransformerModel
+from ode_transformer.models.verification import verify_checkpoint
+from ode_transformer.support.errors import UserError
+
+State = dict[str, Any]
+MARK = "stranger_of_this_test"
+TRACES: list[object] = []  # what was opened or compiled and has this word in it
+
+
+@sys.addaudithook
+def note_traces(event: str, values: tuple[Any, ...]) -> None:
+    if event in ("open", "compile") and MARK in str(values[0]):
+        TRACES.append(values[0])
+
+
+CODE = f"open('{MARK}')"
+OTHERS, ARCH = (TASK_REGISTRY, CRITERION_REGISTRY), "ode_transformer_rk2_tiny"
+TEXTS = (CODE, f"/dev/{MARK}", f"../{MARK}.pt", f"${{oc.env:{MARK}}}")
+
+
+@cache
+def option_names() -> set[str]:
+    """Every option that fairseq's sources read, those that they evaluate or open among them."""
+    return {
+        name
+        for path in Path(fairseq.__file__).parent.rglob("*.py")
+        if "examples" not in path.parts  # which the package does not import
+        for name in _names_read(ast.parse(path.read_text()))
+        if not name.startswith("__")
+    }
+
+
+def _names_read(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _last_name(node.value) in ("args", "cfg", "config"):
+            yield node.attr
+        elif isinstance(node, ast.Call) and str(_last_name(node.func)).endswith(("getattr", "hasattr")):
+            yield from (entry.value for entry in node.args[1:2] if isinstance(entry, ast.Constant))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):  # of a class of options
+            yield node.target.id
+
+
+def _last_name(node: ast.AST) -> str | None:
+    return getattr(node, "attr", getattr(node, "id", None))
+
+
+def test_the_names_are_found() -> None:
+    of_issues = {"conv_aggregator_layers", "pretrained_mlm_checkpoint", "encoder_embed_path", "wer_args", "user_dir"}
+    assert (
+        of_issues | {"adaptive_softmax_cutoff", "tokenizer", "encoder_layers", "xformers_att_config"} <= option_names()
+    )
+
+
+def admitted(component: Callable[[State], State], text: str) -> tuple[State, set[str]]:
+    """What comes through the door if every option is ``text``, and the options for which it is refused."""
+    options, refused = dict.fromkeys(option_names(), text), set()
+    while True:
+        try:
+            return component(options), refused
+        except UserError as error:
+            refused.add(re.search(r"refused: option (\w+)", str(error))[1])
+            del options[max(refused & options.keys())]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_component_of_fairseq_gets_a_text(text: str) -> None:
+    components = [partial(_model, arch) for arch in ARCH_MODEL_REGISTRY]
+    components += [partial(admitted_options, other) for others in OTHERS for other in others.values()]
+    for component in components:
+        assert MARK not in str(admitted(component, text)[0])
+
+
+def _model(arch: str, options: State) -> State:
+    return admitted_model(options | {"arch": arch, "_name": arch}, any_of_fairseq=True)
+
+
+def as_args(state: State, options: State) -> None:
+    """The older form: one namespace with all options."""
+    values = vars(state["cfg"]["model"]) | state["cfg"]["task"]
+    del values["_name"]
+    state.update(cfg=None, args=Namespace(**(values | options)))
+
+
+def as_groups(state: State, options: State) -> None:
+    vars(state["cfg"]["model"]).update(options)
+    for group in state["cfg"].values():
+        if isinstance(group, dict):
+            group.update({name: value for name, value in options.items() if isinstance(group.get(name, ""), str)})
+
+
+def enter(door: str, folder: Path) -> object:
+    """Open the folder's model.pt by one of the ways that users take."""
+    path = folder / "model.pt"
+    if door == "exported folder":
+        options = dict(saved_options(load_checkpoint(path), "model"))
+        return ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 20))
+    if door == "verify":
+        return verify_checkpoint(path)
+    if door == "fairseq":  # as fairseq-generate --user-dir
+        return load_model_ensemble_and_task([str(path)], {"data": str(folder)})
+    if door == "from_pretrained":
+        return ODETransformerModel.from_pretrained(str(folder), "model.pt")
+    return load_trained_model(path, folder)
+
+
+@pytest.mark.parametrize("form", [as_groups, as_args])
+@pytest.mark.parametrize("door", ["translate", "from_pretrained", "fairseq", "verify", "exported folder"])
+def test_every_door_is_this_one(
+    door: str, form: Callable[[State, State], None], untrained: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(untrained.parent, tmp_path / "model"))
+    original = load_checkpoint(folder / "model.pt")
+    kept = {
+        "_name",
+        "arch",
+        "task",
+        "criterion",
+        "source_lang",
+        "target_lang",
+    }  # and all numbers, without which nothing is built
+    kept |= {name for name, value in vars(original["cfg"]["model"]).items() if not isinstance(value, str)}
+    for text in TEXTS[:2]:
+        _, refused = admitted(partial(_model, ARCH), text)
+        TRACES.clear()
+        for names in (option_names() - kept, option_names() - kept - refused):
+            save_checkpoint(original, folder / "model.pt")
+            rewrite(folder, partial(form, options=dict.fromkeys(names, text)))
+            with pytest.raises(UserError, match="refused: option") if names & refused else nullcontext():
+                assert enter(door, folder)
+        assert not TRACES
