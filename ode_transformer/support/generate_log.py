@@ -32,9 +32,10 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
     """Read all sentences of a log, from number 0 on.
 
     :param remove_bpe: kind of pieces to join to words; None for the kind that the hypotheses show
-    :raises UserError: there is no sentence, or a sentence is missing or has no hypothesis
+    :raises UserError: there is no sentence, a sentence is missing or has no hypothesis, or the log is of several runs
     """
     texts: dict[str, dict[int, str]] = {"S": {}, "T": {}, "D": {}}
+    changed, before = set(), ("", -1)
     for line in read_lines(path):
         match = _LINE.fullmatch(line)
         if not match:
@@ -42,10 +43,17 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
         kind, number, text = match[1], int(match[2]), match[3]
         if kind == "D":
             _, tab, text = text.partition("\t")
-            if tab:
-                texts[kind].setdefault(number, text)
-        else:
-            texts[kind][number] = text
+            if not tab or before == (kind, number):  # not the best one
+                continue
+        before = kind, number
+        if texts[kind].setdefault(number, text) != text:
+            changed.add(number)
+    if changed:
+        first = ", ".join(map(str, sorted(changed)[:5]))
+        raise UserError(
+            f"{path}: a log of several runs, which differ in sentence {first}"
+            f"{' …' if len(changed) > 5 else ''}: decode into a new file"
+        )
     numbers = sorted(texts["S"].keys() | texts["T"].keys() | texts["D"].keys())
     if not numbers:
         raise UserError(f"{path}: no output of fairseq-generate in this file")

@@ -98,7 +98,7 @@ def linear_probe(parser: argparse.ArgumentParser) -> None:
     add("--train-sentences", type=positive_int, metavar="N", help="fit on the first N sentences (default: all)")
     add("--max-tokens", type=positive_int, default=4096, help="tokens in a training batch (default: 4096)")
     add("--metric", choices=METRIC_NAMES, default="bleu", help="metric (default: bleu)")
-    add("--tokenize", choices=TOKENIZERS, default="13a", help="tokenisation of BLEU (default: 13a)")
+    add("--tokenize", choices=TOKENIZERS, help="BLEU's tokenizer (default: that for the language)")
     add_search_arguments(parser)
 
 
@@ -112,7 +112,7 @@ def outputs(parser: argparse.ArgumentParser) -> None:
     add("--maps", type=rising_numbers, default=[], metavar=numbers, help="attention maps of these sentences, from 1 on")
     lengths_help = "last length or position of each bucket but the open one (default: 10,20,30,40,50)"
     add("--lengths", type=rising_numbers, default=[10, 20, 30, 40, 50], metavar=numbers, help=lengths_help)
-    add("--tokenize", choices=TOKENIZERS, default="13a", help="BLEU's flavour (default: 13a)")
+    add("--tokenize", choices=TOKENIZERS, help="BLEU's tokenizer (default: that for the language)")
     add("--lowercase", action="store_true", help="BLEU ignores case")
     add_search_arguments(parser)
 

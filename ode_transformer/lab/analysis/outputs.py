@@ -27,6 +27,7 @@ from ode_transformer.lab.analysis.one_sentence import DrawnMap, drawn_map, write
 from ode_transformer.lab.analysis.plots import new_figure
 from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator, named_systems
 from ode_transformer.lab.metrics.metric import Settings
+from ode_transformer.lab.metrics.scripts import default_tokenizer
 from ode_transformer.lab.metrics.translation_scores import bleu, length_ratio
 from ode_transformer.support.arguments import check_within
 from ode_transformer.support.console import ProgressMeter, print_progress, print_text
@@ -211,7 +212,8 @@ def run(args: argparse.Namespace) -> int:
         digests[name] = system.model_digest
         write_maps(maps(system, args.maps), name, args.output / "attention")
     assert test is not None  # argparse asks for one system at least
-    settings = Settings(test.references, tokenize=args.tokenize, lowercase=args.lowercase)
+    tokenize = args.tokenize or default_tokenizer(test.references)  # the same for all buckets
+    settings = Settings(test.references, tokenize=tokenize, lowercase=args.lowercase)
     tables = comparison_tables(translations, accuracies, test, args.lengths, settings)
     record = {
         "command": shlex.join(["ode-transformer", *args.words]),

@@ -37,7 +37,7 @@ class Settings:
 
     :param references: the correct output, a line for each line of the hypotheses
     :param more_references: further correct outputs, each like ``references``
-    :param tokenize: sacrebleu's tokenizer; none: tokens are separated by spaces
+    :param tokenize: sacrebleu's tokenizer, by default that for the language; none: tokens are separated by spaces
     :param lowercase: ignore case
     :param compound_split: split compounds at their hyphens (``##AT##-##AT##``)
     :param flavour: name for all settings of a published BLEU, see ``translation_scores.FLAVOURS``
@@ -52,7 +52,7 @@ class Settings:
 
     references: Lines | None = None
     more_references: tuple[Lines, ...] = ()
-    tokenize: str = "13a"
+    tokenize: str | None = None
     lowercase: bool = False
     compound_split: bool = False
     flavour: str | None = None
@@ -67,7 +67,7 @@ class Settings:
         tokens = self.tokenize == "none"
         conflicts = {
             "--flavour with --tokenize, --compound-split or --detokenize": self.flavour is not None
-            and (self.tokenize != "13a" or self.compound_split or self.detokenize is not None),
+            and (self.tokenize is not None or self.compound_split or self.detokenize is not None),
             "--compound-split without --tokenize none": self.compound_split and not tokens,
             "--detokenize with --tokenize none": self.detokenize is not None and tokens,
         }

@@ -20,6 +20,7 @@ from ode_transformer.support.lines import read_lines
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _RESULT = re.compile(rf"Loss \(base 2\): {_NUMBER}, Perplexity: {_NUMBER}")
 _TOKENS = re.compile(r"Evaluated ([\d,]{1,20}) tokens in ")
+_SKIPPED = re.compile(r"([\d,]{1,20}) samples have invalid sizes and will be skipped")
 # Settings in the configuration, which fairseq prints first
 _NEEDED_FOR_PIECES = {"post_process": "None", "add_bos_token": "False"}  # with these alone N is the divisor of the loss
 _SAMPLES = ("sample_break_mode", "tokens_per_sample", "context_window", "post_process")
@@ -28,7 +29,7 @@ _SAMPLES = ("sample_break_mode", "tokens_per_sample", "context_window", "post_pr
 def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Return the perplexity at the end of the log; hypotheses are ignored.
 
-    :raises UserError: the log is not one complete run, or belongs to another text than the references
+    :raises UserError: the log is not one complete run over all tokens, or belongs to another text than the references
     """
     path = settings.eval_lm_log
     assert path is not None
@@ -46,6 +47,13 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
                 f"{path}: {flag} {setting}: its loss is no mean over pieces; run fairseq-eval-lm without it"
             )
     tokens, unit, eos = int(counts[0].replace(",", "")), "token", ""
+    skipped = _SKIPPED.search(log)
+    if skipped or not tokens:
+        missing = _missing_tokens(log, tokens) or f"{skipped[1]} samples" if skipped else "all tokens"
+        raise UserError(
+            f"{path}: {missing} were not scored, in samples longer than the model takes: run fairseq-eval-lm with a "
+            "smaller --tokens-per-sample and --sample-break-mode none"
+        )
     if settings.references is not None:
         expected = sum(len(line.split()) + 1 for line in settings.references)
         if tokens < expected or (tokens > expected and not settings.pieces):
@@ -65,6 +73,15 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
     detail = f"{loss:.4f} bits a {unit}, {tokens:,} {unit}s" + (" with the ends of sentence" if eos else "")
     lines = None if settings.references is None else len(settings.references)
     return [Score("perplexity", value, f"per:{unit}{eos}{samples}", detail, lines)]
+
+
+def _missing_tokens(log: str, scored: int) -> str:
+    """Return in words how many tokens of the data were not scored; empty if the data are gone."""
+    from fairseq.data.data_utils import load_indexed_dataset
+
+    dataset = load_indexed_dataset(f"{_setting(log, 'data')}/{_setting(log, 'gen_subset')}", None)
+    total = 0 if dataset is None else int(dataset.sizes.sum())
+    return f"{total - scored:,} of {total:,} tokens" if total else ""
 
 
 def _setting(log: str, name: str) -> str | None:

@@ -4,12 +4,14 @@ F1 of unigrams, of bigrams, and of the longest common subsequences of the summar
 computes them with ``-m`` (Porter's stemmer) and ``-n 2``; the scores are means over the documents.
 
 ROUGE-L depends on the division into sentences: a summary taken as one long sentence scores lower. A word is a sequence
-of the letters a to z and digits after lower-casing; all other characters, also accented letters, separate words.
+of the letters a to z and digits after lower-casing; all other characters, also accented letters, separate words. Of
+references in other scripts, whose scores would be 0, words are those of ``scripts.UnicodeWords``, without a stemmer.
 """
 
 from importlib.metadata import version
 
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.lab.metrics.scripts import UnicodeWords, is_latin
 from ode_transformer.support.console import track
 
 # Functions that divide a document's line into lines of one sentence each
@@ -26,10 +28,12 @@ def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
     from rouge_score.rouge_scorer import RougeScorer
 
     references, split = paired_references(hypotheses, settings), SENTENCES[settings.sentences]
-    scorer = RougeScorer(list(KINDS.values()), use_stemmer=True)
+    latin = is_latin(references)
+    scorer = RougeScorer(list(KINDS.values()), use_stemmer=True, tokenizer=None if latin else UnicodeWords())
     pairs = zip(track(hypotheses, "documents scored"), references, strict=True)
     documents = [scorer.score(split(r), split(h)) for h, r in pairs]
-    signature = f"F1|sentences:{settings.sentences}|stemmer:porter|words:a-z0-9|rouge-score:{version('rouge-score')}"
+    words = "stemmer:porter|words:a-z0-9" if latin else "words:unicode"
+    signature = f"F1|sentences:{settings.sentences}|{words}|rouge-score:{version('rouge-score')}"
 
     def mean(kind: str, value: str) -> float:
         return 100 * sum(getattr(document[kind], value) for document in documents) / len(documents)

@@ -55,7 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_pieces_argument(parser)
     parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
     group = parser.add_argument_group("bleu, chrf")
-    group.add_argument("--tokenize", choices=TOKENIZERS, help="bleu: tokenizer (default: 13a; none: as multi-bleu)")
+    group.add_argument(
+        "--tokenize",
+        choices=TOKENIZERS,
+        help="bleu: sacrebleu's tokenizer (default: its choice for the language, mostly 13a; none: as multi-bleu)",
+    )
     group.add_argument("--lowercase", action="store_true", help="ignore case")
     group.add_argument(
         "--compound-split", action="store_true", help="bleu: split compounds at hyphens (##AT##-##AT##) on both sides"

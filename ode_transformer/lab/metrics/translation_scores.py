@@ -1,6 +1,6 @@
 """Corpus BLEU and chrF, by sacrebleu, in the flavours that papers report: they differ by up to 1.5 BLEU.
 
-detokenised text           sacreBLEU: words by ``13a`` or ``intl``, zero precisions smoothed
+detokenised text           sacreBLEU: words by its tokenizer for the language, zero precisions smoothed
 tokens (``none``)          as multi-bleu.perl: words are separated by spaces, no smoothing
 compounds split            the same after ``x-y`` has become ``x ##AT##-##AT## y`` on both sides
 ``get_ende_bleu``          both sides as German tokens with straight quotation marks, compounds split
@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.lab.metrics.scripts import default_tokenizer
 from ode_transformer.lab.metrics.significance import SentenceStatistics
 
-TOKENIZERS = ("13a", "intl", "none")
+TOKENIZERS = (  # of sacrebleu; ja-mecab and ko-mecab need its extras, the last four download a model
+    *("none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"),
+    *("spm", "flores101", "flores200", "spBLEU-1K"),
+)
 FLAVOURS = ("get_ende_bleu",)  # names for all settings of a published way to compute BLEU
 
 # The Perl script reads bytes, where no character outside ASCII is a space.
@@ -54,7 +58,7 @@ def _bleu(settings: Settings) -> Any:
 
     tokens = settings.tokenize == "none" or settings.flavour is not None
     return BLEU(
-        tokenize="none" if tokens else settings.tokenize,
+        tokenize="none" if tokens else settings.tokenize or default_tokenizer(settings.references or []),
         lowercase=settings.lowercase,
         smooth_method="none" if tokens else "exp",
         force=tokens,  # no warning that tokenised text looks tokenised

@@ -52,7 +52,8 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
     """Return the page as HTML; the content of the study's file is empty without one."""
     systems = systems_of(runs)
     decoded = sentences.decoded_split(systems)
-    notes, outputs = [], None
+    flavours = dict.fromkeys(f"{title}: {score.signature}" for run in runs for title, score in run.scores.items())
+    notes, outputs = ["; ".join(flavours)] if flavours else [], None
     try:
         outputs = sentences.read_system_outputs(systems, decoded) if decoded else None
     except UserError as error:  # a log that was cut off, or of other sentences

@@ -86,7 +86,7 @@ def _flavour(recipe: Recipe) -> dict[str, Any]:
     """Return the flags of the recipe's first BLEU."""
     for entry in recipe.score:
         if entry.metric == "bleu":
-            tokenize = entry.options.get("tokenize", "none" if entry.against == "tokens" else "13a")
+            tokenize = entry.options.get("tokenize", "none" if entry.against == "tokens" else None)
             return {"tokenize": tokenize, "lowercase": entry.options.get("lowercase")}
     return {}
 

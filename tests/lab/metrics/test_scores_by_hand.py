@@ -10,15 +10,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands_for_tests import PAIRS, succeed
+from checkpoint_for_tests import make_language_model
+from commands_for_tests import PAIRS, USER_DIR, run, succeed
 from recorded_commands import ROOT
+from sacrebleu.metrics.bleu import BLEU
 
 from ode_transformer.cli.command import main
 from ode_transformer.lab.metrics.error_rates import phoneme_error_rate, word_error_rate
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings
 from ode_transformer.lab.metrics.perplexity import perplexity
 from ode_transformer.lab.metrics.rouge import rouge
-from ode_transformer.lab.metrics.translation_scores import bleu, chrf, german_tokens, length_ratio, split_compounds
+from ode_transformer.lab.metrics.translation_scores import (
+    TOKENIZERS,
+    bleu,
+    chrf,
+    german_tokens,
+    length_ratio,
+    split_compounds,
+)
 from ode_transformer.support.errors import UserError
 
 
@@ -85,6 +94,37 @@ def test_detokenised_hypotheses_against_text():
     assert score(chrf, hypotheses, references).value < found.value == pytest.approx(100)
     assert "nc:6|nw:0" in found.signature
     assert score(chrf, ["the cat"], ["The cat"], lowercase=True).value == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "tokenizer"),
+    [
+        ("我喜欢读书,也喜欢写字。", "我喜欢跑步,也喜欢写字。", "zh"),
+        ("私は本を読むのが好きです。", "私は歌を歌うのが好きです。", "char"),  # mecab is not installed
+        ("나는 책을 읽는 것을 좋아합니다.", "나는 노래를 부르는 것을 좋아합니다.", "char"),
+        ("ฉันชอบอ่านหนังสือและเขียนจดหมาย", "ฉันชอบร้องเพลงและเขียนจดหมาย", "char"),
+        ("ຂ້ອຍມັກອ່ານປຶ້ມ", "ຂ້ອຍມັກຮ້ອງເພງ", "char"),
+        ("ខ្ញុំចូលចិត្តអានសៀវភៅ", "ខ្ញុំចូលចិត្តច្រៀង", "char"),
+        ("ကျွန်ုပ်စာဖတ်ရတာကြိုက်တယ်", "ကျွန်ုပ်သီချင်းကြိုက်တယ်", "char"),
+        ("Я люблю читать книги и газеты .", "Я люблю читать книги и журналы .", "13a"),
+        ("The film 花样年华 is old and long.", "The film 花样年华 is new and long.", "13a"),
+    ],
+)
+def test_words_are_those_of_the_language(line: str, other: str, tokenizer: str):
+    for measure in (bleu, chrf, rouge):
+        for same, similar in zip(measure([line], Settings([line])), measure([other], Settings([line])), strict=True):
+            assert same.value == pytest.approx(100)
+            assert 5 < similar.value < 95
+            assert measure is not bleu or f"|tok:{tokenizer}|" in same.signature
+    assert score(bleu, [line], [line], tokenize="13a").signature.count("tok:13a") == 1
+
+
+def test_all_tokenizers_of_sacrebleu_are_offered(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    assert set(TOKENIZERS) == set(BLEU.TOKENIZERS)
+    (tmp_path / "text").write_text("本\n", encoding="utf-8")
+    words = ["--metric", "bleu", "--hypotheses", tmp_path / "text", "--references", tmp_path / "text"]
+    assert main(["score", *map(str, words), "--tokenize", "ja-mecab"]) == 2
+    assert "pip install sacrebleu[ja]" in capsys.readouterr().err
 
 
 def test_the_example_of_the_documentation():
@@ -195,12 +235,25 @@ def test_perplexity_of_words_divided_into_pieces(tmp_path: Path) -> None:
         perplexity([], Settings(TEXT, eval_lm_log=path, pieces=True))
 
 
+def test_perplexity_of_what_fitted_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_language_model(tmp_path)  # takes 12 tokens
+    options = ("--cpu", "--sample-break-mode", "complete", "--tokens-per-sample", 14)
+    done = run("eval-lm", tmp_path, "--user-dir", USER_DIR, "--path", path, "--gen-subset", "valid", *options)
+    (tmp_path / "log").write_text(done.stdout + done.stderr)
+    assert main(["score", "--metric", "perplexity", "--eval-lm-log", str(tmp_path / "log")]) == 2
+    assert re.search(r"log: [\d,]+ of [\d,]+ tokens were not scored", capsys.readouterr().err)
+    (tmp_path / "valid.idx").unlink()
+    assert main(["score", "--metric", "perplexity", "--eval-lm-log", str(tmp_path / "log")]) == 2
+    assert re.search(r"log: \d+ samples were not scored", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("words", "pieces", "message"),
     [
         (("nan", "nan"), False, "not the complete log of one fairseq-eval-lm with a finite loss"),
         (("7.0000", "128.00", "1,009"), False, "1,009 tokens, but --references has 8 words and ends of sentence"),
         (("7.0000", "128.00", "7"), True, "7 tokens, but --references has 8 words"),
+        (("0.0000", "1.00", "0"), False, "all tokens were not scored"),
     ],
 )
 def test_logs_that_are_refused(tmp_path: Path, words: tuple[str, ...], pieces: bool, message: str) -> None:
