@@ -59,11 +59,6 @@ def test_the_index_names_each_page() -> None:
     assert [page for page in (ROOT / "docs").rglob("*.md") if page != index and page not in listed] == []
 
 
-def test_the_front_of_the_readme_is_short() -> None:
-    front = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Reference")[0]
-    assert len(front.split()) <= 450
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_named_files_exist(page: Path) -> None:
     named = re.findall(

@@ -1,57 +1,134 @@
-"""Each command in README and docs is one that the programs accept."""
+"""Each command that a page, a recipe or a study names is one that its program accepts.
+
+A command of a recipe or study is rehearsed, and the commands that it would run are checked as well. Each command line
+is checked once, and each model that would be trained is built once.
+"""
 
 import argparse
-import importlib
+import contextlib
+import io
+import itertools
 import re
+import shlex
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from fairseq import options
+from fairseq.models import BaseFairseqModel
+from models_for_tests import model_key
 from recorded_commands import ROOT, Block, recorded_commands, shell_blocks
 
+import ode_transformer.models  # noqa: F401  (registers what fairseq's parsers offer)
 from ode_transformer.cli import command
-from ode_transformer.models.fairseq_parser import parser_for
+from ode_transformer.lab.recipes import needs
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.lab.recipes.options import RunOptions, find_recipe, recipe_names
+from ode_transformer.lab.recipes.recipe import read_recipe
+from ode_transformer.lab.studies import find_study, study_names
+from ode_transformer.lab.studies.study import read_study
+from ode_transformer.lab.studies.study_runs import StudyRuns
+from ode_transformer.models import fairseq_parser
+from ode_transformer.support import commands
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-BLOCKS = [block for page in PAGES for block in shell_blocks(page)]
+BLOCKS = {page: shell_blocks(page) for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])}
+PAGES = [page for page, blocks in BLOCKS.items() if blocks]
+NAMES = {"study": study_names()} | dict.fromkeys(("prepare", "train", "reproduce"), [*recipe_names(), "glue"])
+PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "fairseq-preprocess": options.get_preprocessing_parser,
+    "fairseq-train": options.get_training_parser,
+    "fairseq-validate": options.get_validation_parser,
+    "fairseq-generate": options.get_generation_parser,
+    "fairseq-interactive": lambda: options.get_generation_parser(interactive=True),
+    "fairseq-eval-lm": options.get_eval_lm_parser,
+}
+CHOICES = ("--arch", "-a", "--task", "--criterion", "--optimizer", "--lr-scheduler")  # which add flags of their own
+SEED_AND_FOLDER = ("--seed", "--save-dir", "--tensorboard-logdir")
 
 
 class RefusedArgumentsError(BaseException):  # not an Exception, which the command would turn into a line
     """What argparse says of a command line."""
 
 
+@cache
+def parser_of(program: str, choices: tuple[str, ...]) -> argparse.ArgumentParser:
+    """Return the parser of a program of fairseq with the flags of the words that choose an architecture and so on."""
+    parser = PARSERS[program]()
+    if program != "fairseq-preprocess":
+        options.parse_args_and_arch(parser, ["data", *choices], parse_known=True)
+    return parser
+
+
+def check_fairseq(program: str, words: Sequence[str]) -> None:
+    if program == "fairseq-train" and "--arch" not in words:
+        raise RefusedArgumentsError("--arch is required")
+    pairs = zip(words, words[1:], strict=False)
+    parser_of(program, tuple(word for pair in pairs if pair[0] in CHOICES for word in pair)).parse_args(words)
+
+
 @pytest.fixture(autouse=True)
-def parse_and_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let subcommands parse their arguments and stop; let argparse raise its complaint."""
+def check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let argparse raise its complaint, let nothing run, and parse trainings and build their models only once."""
 
     def refuse(parser: argparse.ArgumentParser, message: str) -> None:
         raise RefusedArgumentsError(f"{parser.prog}: {message}")
 
+    def parse(program: str, words: Sequence[str]) -> Namespace:
+        pairs = zip(("", *words), words, strict=False)
+        same = tuple("1" if flag in SEED_AND_FOLDER else word for flag, word in pairs)
+        return Namespace(**vars(settings(program, same)))
+
     monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
-    for module, _ in [*command.COMMANDS.values(), *command.OF_CHECKPOINTS.values(), *command.ANALYSES.values()]:
-        if isinstance(module, str):
-            monkeypatch.setattr(
-                importlib.import_module(f"ode_transformer.{module}"), "run", lambda args: 0, raising=False
-            )
+    monkeypatch.setattr(commands, "run", lambda *_, **__: pytest.fail("something was run"))
+    monkeypatch.setattr(commands, "subprocess", None)
+    monkeypatch.setattr(fairseq_parser, "parse", parse)
+    monkeypatch.setattr(needs, "model_of", model_of)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
 
 
-def check_command(words: list[str]) -> None:
+settings, build = cache(fairseq_parser.parse), needs.model_of
+built: list[BaseFairseqModel] = []
+keys: set[tuple[str, ...]] = set()
+
+
+def model_of(experiment: Experiment) -> BaseFairseqModel:
+    """Build the model of an experiment, unless that of another was the same; then the last one stands for it."""
+    key = model_key(experiment.train_settings)
+    if key not in keys:
+        built[:] = [build(experiment)]
+        keys.add(key)
+    return built[0]
+
+
+@cache
+def check_command(words: tuple[str, ...]) -> None:
     """Raise an error if a program does not take its arguments."""
     program, *arguments = words
     if program == "bash":
         script = (ROOT / arguments[0]).read_text(encoding="utf-8")
         subcommand = re.search(r"^run_subcommand ([a-z -]+)", script, re.MULTILINE)
         if subcommand is not None:
-            check_command(["ode-transformer", *subcommand[1].split(), *arguments[1:]])
+            check_command(("ode-transformer", *subcommand[1].split(), *arguments[1:]))
         else:
             assert set(arguments[1:]) <= {"--help", "--fast"}
     elif program == "ode-transformer":
-        command.main(arguments)
-        flags = arguments[arguments.index("--") + 1 :] if "--" in arguments else []
-        assert {word for word in flags if word.startswith("--")} <= training_flags()
+        parser = argparse.ArgumentParser()
+        subparser, module = command.add_commands(parser, command.COMMANDS, arguments)
+        command.parse(parser, subparser, arguments)
+        assert module is not None
+        if len(arguments) > 1 and arguments[1] in NAMES.get(arguments[0], ()):
+            rehearse(arguments)
+        elif "--" in arguments:
+            flags = arguments[arguments.index("--") + 1 :]
+            assert {word for word in flags if word.startswith("--")} <= training_flags()
+    elif program == "torchrun":
+        check_command(words[words.index("fairseq-train") :])
     elif program.startswith("fairseq-"):
-        parse_fairseq(program, arguments)
+        check_fairseq(program, arguments)
     elif program == "python" and arguments[0] == "-m":
         if arguments[1] != "spacy":  # an optional program of ERRANT
             assert find_spec(arguments[1]) is not None
@@ -71,43 +148,60 @@ def training_flags() -> set[str]:
     """Return the flags of fairseq-train for the models that have most of them."""
     models = (("--arch", "reformer"), ("--arch", "macaron_bert_tiny", "--task", "masked_lm"))
     fixed = ("--criterion", "label_smoothed_cross_entropy", "--optimizer", "adam", "--lr-scheduler", "inverse_sqrt")
-    return {flag for words in models for flag in parser_for("fairseq-train", (*words, *fixed))._option_string_actions}
+    return {flag for words in models for flag in parser_of("fairseq-train", words + fixed)._option_string_actions}
 
 
-def parse_fairseq(program: str, arguments: list[str]) -> None:
-    from fairseq import options
-
-    import ode_transformer.models  # noqa: F401
-
-    makers = {
-        "fairseq-train": options.get_training_parser,
-        "fairseq-generate": options.get_generation_parser,
-        "fairseq-interactive": lambda: options.get_generation_parser(interactive=True),
-        "fairseq-eval-lm": options.get_eval_lm_parser,
-        "fairseq-validate": options.get_validation_parser,
-        "fairseq-preprocess": options.get_preprocessing_parser,
-    }
-    parser = makers[program]()
-    if program == "fairseq-train" and "--arch" not in arguments:
-        raise RefusedArgumentsError("--arch is required")
-    if program == "fairseq-preprocess":
-        parser.parse_args(arguments)
-    else:
-        options.parse_args_and_arch(parser, arguments)
+def rehearse(words: Sequence[str]) -> list[list[str]]:
+    """Let a command show its commands, on eight GPUs if it says nothing of them; check and return them."""
+    own = list(words[: words.index("--")] if "--" in words else words)
+    machine = [] if {"--gpus", "prepare"} & set(own) else ["--gpus", "8"]
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert command.main([*own, "--dry-run", *machine, *words[len(own) :]]) == 0
+    lines = [line.removeprefix("+ ") for line in output.getvalue().splitlines() if line.startswith("+ ")]
+    shown = [list(itertools.takewhile(lambda word: word not in (">", ">>"), shlex.split(line))) for line in lines]
+    assert shown or ("study" in own and "--table" in own)  # which trains nothing
+    assert list(Path.cwd().iterdir()) == []
+    for command_words in shown:
+        if command_words[0] not in ("torchrun", "fairseq-train"):
+            check_command(tuple(command_words))
+    return shown
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_commands_are_accepted(block: Block, tmp_path: Path) -> None:
-    assert block.inline or "…" not in block.text, "a command that is shown as a block is complete"
-    for words in recorded_commands(block, tmp_path):
-        try:
-            check_command([word for word in words if "…" not in word])
-        except RefusedArgumentsError as error:
-            complaint = f"{block.name}: {error}"
-            assert block.inline, complaint
-            assert re.search("required|expected", complaint), (
-                complaint
-            )  # within a sentence, a command may lack arguments
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_shows_commands_that_are_accepted(page: Path, tmp_path: Path) -> None:
+    for number, block in enumerate(BLOCKS[page]):
+        assert block.inline or "…" not in block.text, "a command that is shown as a block is complete"
+        for words in recorded_commands(block, tmp_path / str(number)):
+            try:
+                check_command(tuple(word for word in words if "…" not in word))
+            except RefusedArgumentsError as error:
+                complaint = f"{block.name}: {error}"
+                assert block.inline, complaint
+                assert re.search("required|expected", complaint), complaint  # in a sentence, it may lack arguments
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith("quickstart")])
+def test_a_recipe_is_rehearsed(name: str) -> None:
+    recipe, shown = read_recipe(find_recipe(name)), rehearse(["reproduce", name])
+    programs = [words[words.index("fairseq-train")] if words[0] == "torchrun" else words[0] for words in shown]
+    sets = len(recipe.sets)
+    assert programs == [
+        *("fairseq-preprocess", "fairseq-train", "ode-transformer"),
+        *[recipe.decoder] * sets,
+        *["ode-transformer"] * len(recipe.score) * sets,
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", study_names())
+def test_a_study_is_rehearsed(name: str) -> None:
+    """And at one value of the axis no two systems are the same; at another, a control may be what a system is here."""
+    study = read_study(find_study(name))
+    for setting in study.settings:
+        rehearse(["study", name, "--setting", setting])
+        runs = StudyRuns(study, setting, RunOptions(gpus=8, dry_run=True))
+        trained = [(row.value, experiment.folder) for row in runs.rows for experiment in runs.experiments(row, (1, 2))]
+        assert len(set(trained)) == len(trained)
 
 
 @pytest.mark.parametrize(
@@ -115,11 +209,12 @@ def test_commands_are_accepted(block: Block, tmp_path: Path) -> None:
     [
         "ode-transformer score --no-such-flag",
         "ode-transformer no-such-command",
+        "ode-transformer reproduce ptb -- --no-such-flag 1",
         "fairseq-train data --arch no_such_architecture",
         "fairseq-preprocess --destdir data && fairseq-generate data --beam many",
     ],
 )
 def test_a_wrong_command_is_noticed(wrong: str, tmp_path: Path) -> None:
-    *_, last = recorded_commands(Block("here", wrong, inline=False), tmp_path)
-    with pytest.raises(RefusedArgumentsError):
-        check_command(last)
+    *_, last = recorded_commands(Block("here", wrong, inline=False), tmp_path / "wrong")
+    with pytest.raises((RefusedArgumentsError, AssertionError)):
+        check_command(tuple(last))

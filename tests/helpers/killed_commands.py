@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.process import BaseProcess
 
 from commands_for_tests import COMMANDS
 from forked_commands import carry_out, forking_context
@@ -16,25 +15,14 @@ def carry_out_in_own_session(words: list[str]) -> None:
     carry_out(words, os.devnull)
 
 
-def start_command(words: Sequence[object]) -> BaseProcess:
-    """Start ``ode-transformer`` in a process group of its own."""
+def kill_command(words: Sequence[object], moment: Callable[[], bool]) -> None:
+    """Start ``ode-transformer`` and kill it as soon as ``moment`` returns true; it must not have ended before."""
     command = [str(COMMANDS / "ode-transformer"), *map(str, words)]
     process = forking_context().Process(target=carry_out_in_own_session, args=(command,))
     process.start()
-    return process
-
-
-def kill_command(words: Sequence[object], moment: Callable[[], bool]) -> None:
-    """Start ``ode-transformer`` and kill it as soon as ``moment`` returns true; it must not have ended before."""
-    process = start_command(words)
     while process.is_alive() and not moment():
         time.sleep(0.01)
-    kill(process)
-    assert process.exitcode == -signal.SIGKILL
-
-
-def kill(process: BaseProcess) -> None:
-    """Kill a process group unless it has ended."""
     if process.is_alive():
         os.killpg(process.pid, signal.SIGKILL)
     process.join()
+    assert process.exitcode == -signal.SIGKILL

@@ -9,7 +9,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.models.model_from_options import build_from_options, model_flags
 
 PAD, EOS = 1, 2
 ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
@@ -25,6 +25,11 @@ def outline(arch: str, source: int = 30, target: int | None = None, **options: A
     """The same model without numbers in its tensors: all that counting parameters needs."""
     with torch.device("meta"):
         return build_model(arch, source, target, **options)
+
+
+def model_key(args: Namespace) -> tuple[str, ...]:
+    """Return what decides over a model but its dictionaries: the architecture, and values of the flags it declares."""
+    return args.arch, *(str(getattr(args, action.dest, None)) for action in model_flags(args.arch))
 
 
 SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}

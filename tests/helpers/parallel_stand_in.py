@@ -20,9 +20,11 @@ from summarisation_stand_in import pack
 
 from ode_transformer.lab.corpora.corpus import fairseq_test_split
 from ode_transformer.lab.corpora.parallel_corpus import ParallelCorpus
-from ode_transformer.lab.corpora.raw_text import Pair, PairLocation
+from ode_transformer.lab.corpora.raw_text import PairLocation
 from ode_transformer.lab.corpora.sources import read_sources
 from ode_transformer.lab.recipes.recipe import Recipe
+
+Pair = tuple[str, str]
 
 # Subjects, predicates and adverbials by language; Chinese is split into words.
 _PHRASES = """

@@ -62,16 +62,16 @@ def shell_blocks(page: Path) -> list[Block]:
 def recorded_commands(block: Block, folder: Path) -> list[list[str]]:
     """Return the words of each command that bash starts for a block, without starting it.
 
-    :param folder: empty; serves as the working directory
+    :param folder: is made, and serves as the working directory; the replaced programs are beside it
     """
-    shims, record = folder / "shims", folder / "recorded"
-    for program in PROGRAMS:
-        file = shims / program
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(RECORD)
-        file.chmod(0o755)
-    work = folder / "work"
-    work.mkdir()
+    shims, record, work = folder.parent / "shims", folder / "recorded", folder / "work"
+    work.mkdir(parents=True)
+    if not shims.exists():
+        shims.mkdir()
+        for program in PROGRAMS:
+            file = shims / program
+            file.write_text(RECORD)
+            file.chmod(0o755)
     splits = ("train", "valid", "val", "test_2016_flickr")
     texts = [f"{split}.{language}" for split in splits for language in ("en", "de")]
     for file in (*texts, *re.findall(r"(?<!<)<\s*([\w./-]+)", block.text)):

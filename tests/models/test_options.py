@@ -14,23 +14,12 @@ from fairseq.tasks.sentence_ranking import SentenceRankingTask
 from fairseq.tasks.translation import TranslationTask
 from models_for_tests import small_model
 
-from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
+from ode_transformer.models.architectures import SCHEME_OPTIONS
 from ode_transformer.models.depth_options import DEPTH_DEFAULTS, UNSUPPORTED_OPTIONS, check_task
 from ode_transformer.models.depth_stack import depth_choice
 from ode_transformer.nn import DepthChoice
 from ode_transformer.support.errors import OptionError
 
-WIDTHS = {  # d, f, heads, layers of encoder and decoder, dropout
-    "": (512, 2048, 8, 6, 6, 0.1),
-    "_tiny": (128, 256, 4, 4, 4, 0.1),
-    "_iwslt_de_en": (512, 1024, 4, 6, 6, 0.1),
-    "_wmt_en_de": (512, 2048, 8, 6, 6, 0.1),
-    "_wmt_en_de_deep": (512, 2048, 8, 24, 6, 0.1),
-    "_wmt_en_de_big": (1024, 4096, 16, 6, 6, 0.3),
-    "_wmt_en_de_big_deep": (1024, 4096, 16, 12, 6, 0.3),
-    "_small_18": (256, 1024, 4, 18, 6, 0.1),
-    "_small_28": (256, 1024, 4, 28, 6, 0.1),
-}
 SCHEMES = {  # scheme, coefficients, whether layers share them, layer history of the encoder
     "ones": ("rk2", "ones", False, "none"),
     "euler": ("euler", "tableau", False, "dlcl"),
@@ -40,7 +29,6 @@ SCHEMES = {  # scheme, coefficients, whether layers share them, layer history of
     "iiet": ("iiet", "tableau", False, "none"),
     "normalized": ("euler", "tableau", False, "dlcl"),
 }
-SIZES = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
 
 
 def settings(arch: str, **given) -> Namespace:
@@ -50,23 +38,19 @@ def settings(arch: str, **given) -> Namespace:
     return args
 
 
-@pytest.mark.parametrize("suffix", WIDTHS)
-@pytest.mark.parametrize("method", SCHEMES)
-def test_architectures(method: str, suffix: str) -> None:
+def test_architectures() -> None:
+    """Their sizes are in test_parameter_counts."""
     assert set(SCHEME_OPTIONS) == set(SCHEMES)
-    assert set(TRANSLATION_SIZES) == set(WIDTHS)
-    args = settings(f"ode_transformer_{method}{suffix}")
-    options = (args.encoder_ode_scheme, args.ode_coefficients, args.ode_share_coefficients, args.encoder_layer_history)
-    assert options == SCHEMES[method]
-    assert args.ode_normalize_step == (method == "normalized")
-    assert args.decoder_ode_scheme == "euler"
-    d, f, heads, encoder_layers, decoder_layers, dropout = WIDTHS[suffix]
-    for stack, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
-        assert [getattr(args, f"{stack}_{name}") for name in SIZES] == [d, f, heads, layers]
-        assert getattr(args, f"{stack}_normalize_before")
-    assert (args.dropout, args.attention_dropout, args.activation_dropout) == (dropout, 0.1, 0.1)
-    assert args.decoder_layer_history == ("none" if method == "ones" else "dlcl")
-    assert (args.max_relative_positions, args.word_dropout_prob) == (8, 0.0)
+    for method, expected in SCHEMES.items():
+        args = settings(f"ode_transformer_{method}")
+        options = args.encoder_ode_scheme, args.ode_coefficients, args.ode_share_coefficients
+        assert (*options, args.encoder_layer_history) == expected
+        assert args.ode_normalize_step == (method == "normalized")
+        assert args.decoder_ode_scheme == "euler"
+        assert args.decoder_layer_history == ("none" if method == "ones" else "dlcl")
+        assert args.encoder_normalize_before
+        assert args.decoder_normalize_before
+        assert (args.max_relative_positions, args.word_dropout_prob) == (8, 0.0)
 
 
 def test_the_command_line_comes_first() -> None:
@@ -150,7 +134,7 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize(("arch", "wanted"), zip((BERT, LANGUAGE_MODEL, "macaron"), TASKS, strict=True))
+@pytest.mark.parametrize(("arch", "wanted"), [*zip((BERT, LANGUAGE_MODEL, "macaron"), TASKS, strict=True)])
 def test_tasks(arch: str, wanted: str) -> None:
     args = Namespace(arch=arch, task="this")
     message = f"--task this does not go with --arch {arch}, which needs --task {wanted}"

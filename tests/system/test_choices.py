@@ -11,21 +11,21 @@ from ode_transformer.checkpoints.reading import load_checkpoint
 
 pytestmark = pytest.mark.slow
 
-NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
-
 # Some of each kind of scheme, coefficients and function; ``learned`` in conftest.py has the plain methods.
 ROWS = {
-    "iiet": ("euler", "--encoder-ode-scheme", "iiet", *NO_HISTORY),
-    "polynet-and-multistep": (
-        *("euler", "--encoder-ode-scheme", "polynet", "--encoder-layer-history", "dlcl"),
+    "recurrences": (
+        *("euler", "--encoder-ode-scheme", "iiet", "--encoder-layer-history", "none"),
         *("--decoder-ode-scheme", "multistep", "--decoder-layer-history", "none"),
     ),
-    "sigmoid-sigmoid": ("rk2", "--ode-coefficients", "sigmoid"),
-    "released": ("rk2", "--ode-function", "layer-output", "--ode-share-coefficients", "--post-norm"),
-    "separate": ("rk4", "--ode-stage-parameters", "separate", "--ode-function-scope", "san", "--ode-steps", 2),
-    "rk2-macaron": ("macaron", "--encoder-ode-scheme", "rk2", "--encoder-layer-history", "dlcl"),
+    "released": (
+        *("rk2", "--ode-coefficients", "sigmoid", "--ode-function", "layer-output"),
+        *("--ode-share-coefficients", "--post-norm"),
+    ),
+    "macaron": (
+        *("macaron", "--encoder-ode-scheme", "rk4", "--encoder-layer-history", "dlcl"),
+        *("--ode-stage-parameters", "separate", "--ode-steps", 2, "--max-relative-positions", 3, "--relative-values"),
+    ),
     "dlstm-other": ("dlstm", "--dlstm-hidden", "linear", "--dlstm-merge", "concat", "--dlstm-share", "none"),
-    "values": ("rk4", "--decoder-ode-scheme", "rk2", "--relative-values", "--ode-function-scope", "san/ffn"),
 }
 
 

@@ -11,10 +11,8 @@ from forked_commands import run_quickly
 from parallel_stand_in import OTHERS, pairs_of
 from recipes_for_tests import NAMES, Runner, counts_of
 
-from ode_transformer.cli import main
 from ode_transformer.lab.recipes.options import find_recipe
 from ode_transformer.lab.recipes.recipe import read_recipe
-from ode_transformer.models import fairseq_parser
 from ode_transformer.support import commands
 from ode_transformer.support.lines import iterate_lines
 
@@ -91,27 +89,3 @@ def test_the_text_is_that_of_the_raw_files(name: str, tmp_path: Path, monkeypatc
             assert list(iterate_lines(tmp_path / "corpus" / f"raw{version or ''}.{split}.{corpus.target}")) == written
     for path in (tmp_path / "corpus").iterdir():
         assert not re.search("<|&lt;|http|&amp; ?amp", path.read_text(encoding="utf-8")), path
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_rehearsal_shows_commands_that_fairseq_takes_and_runs_nothing(
-    name: str, tmp_path: Path, monkeypatch, capsys
-) -> None:
-    monkeypatch.setattr(commands, "run", lambda *_, **__: pytest.fail("something was run"))
-    monkeypatch.setattr(commands, "subprocess", None)
-    assert main(["reproduce", name, "--dry-run", "--gpus", "8", "--output", str(tmp_path / "out")]) == 0
-    assert list(tmp_path.iterdir()) == []
-    output = capsys.readouterr().out
-    recipe = read_recipe(find_recipe(name))
-    shown = [words[words.index("fairseq-train") if words[0] == "torchrun" else 0 :] for words in commands_in(output)]
-    sets = len(recipe.sets)
-    assert [" ".join(words[: 1 + (words[0] == "ode-transformer")]) for words in shown] == [
-        *("fairseq-preprocess", "fairseq-train", "ode-transformer checkpoint"),
-        *[recipe.decoder] * sets,
-        *["ode-transformer score"] * len(recipe.score) * sets,
-    ]
-    for words in shown:
-        if words[0] in ("fairseq-train", recipe.decoder):
-            fairseq_parser.parse(words[0], words[1:])
-    for source in recipe.corpus.sources:
-        assert source in output

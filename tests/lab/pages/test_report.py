@@ -1,11 +1,14 @@
 """Runs as a report reads them, its tables, and the sentences that it shows."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from models_for_tests import batch, perturb, small_model, teacher_forced
+from reported_runs import make_language_run
 
+from ode_transformer.cli import main
 from ode_transformer.lab.analysis.depth.coefficients import stage_weights
 from ode_transformer.lab.analysis.examples import SystemOutputs
 from ode_transformer.lab.analysis.one_sentence import word_weights
@@ -150,3 +153,11 @@ def test_weights_by_word_of_several_steps_are_their_mean() -> None:
     assert [weights.shape for weights in found.values()] == [(2, 7)] * len(found)
     for row in stage_weights(model, [{"net_input": texts}]):
         assert found[row.block].mean(dim=1).tolist() == pytest.approx(row.mean)
+
+
+def test_a_language_model_shows_the_surprisal_of_each_word(tmp_path: Path) -> None:
+    page, run = tmp_path / "lm.html", make_language_run(tmp_path / "text")
+    assert main(["report", str(run), "--output", str(page), "--sentences", "4", "--lines", "1,2"]) == 0
+    words = re.findall(r"<ruby[^>]*>([^<]+)<rt>([\d.]+)</rt></ruby>", page.read_text())
+    assert [word for word, _ in words[:4]] == ["The", "dog", "sleeps", "under"]
+    assert min(float(bits) for _, bits in words) > 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, MISSING, Page, open_browser
-from reported_runs import HOSTILE, make_language_run, make_runs
+from reported_runs import HOSTILE, make_runs
 
 from ode_transformer.cli import main
 
@@ -130,18 +130,3 @@ def check_choices(page: Page) -> None:
         heads.append(shades())
     assert heads[0] != heads[1]
     assert [(a + b) / 2 for a, b in zip(*heads, strict=True)] == pytest.approx(mean, abs=0.011)
-
-
-def test_a_language_model(tmp_path: Path) -> None:
-    page_file = tmp_path / "lm.html"
-    run = make_language_run(tmp_path / "text")
-    assert main(["report", str(run), "--output", str(page_file), "--sentences", "4", "--lines", "1,2"]) == 0
-    with open_browser(tmp_path) as browser:
-        page = browser.new_page()
-        page.open(page_file.as_uri())
-        assert page.complaints == []
-        words = page.evaluate("[...document.querySelectorAll('#surprisal ruby')].map(r => r.firstChild.textContent)")
-        bits = page.evaluate("[...document.querySelectorAll('#surprisal rt')].map(r => parseFloat(r.textContent))")
-    assert words[:4] == ["The", "dog", "sleeps", "under"]
-    assert len(words) == len(bits)
-    assert min(bits) > 0

@@ -36,12 +36,9 @@ TEXTS = {
     "corrections": [{f"{split}.m2": m2_text(shift).splitlines()} for shift, split in enumerate(SPLITS)],
     "text": [{f"{split}.txt": [pair[0] for pair in PAIRS]} for split in SPLITS],
 }
-SCORES = {
-    "translation": ["BLEU", "chrF2"],
-    "summaries": ["ROUGE-1", "ROUGE-2", "ROUGE-L"],
-    "corrections": ["Precision", "Recall", "F0.5"],
-    "text": ["Perplexity valid", "Perplexity test"],
-}
+CORRECTED = sum(line.startswith("S ") for line in TEXTS["corrections"][2]["test.m2"])
+SCORES = {"translation": ["BLEU", "chrF2"], "text": ["Perplexity valid", "Perplexity test"]}
+METRICS = {"summaries": "rouge", "corrections": "m2"}
 
 
 def write_texts(kind: str, folder: Path) -> list[str]:
@@ -55,9 +52,7 @@ def write_texts(kind: str, folder: Path) -> list[str]:
     return words + (["--kind", "summaries"] if kind == "summaries" else [])
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind == "translation" else pytest.mark.slow) for kind in TEXTS]
-)
+@pytest.mark.parametrize("kind", ["translation", pytest.param("text", marks=pytest.mark.slow)])
 def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, capsys) -> None:
     run_quickly(monkeypatch)
     words = write_texts(kind, tmp_path)
@@ -95,9 +90,20 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     sentence = "The dog sleeps."
     probabilities = model.models[0](model.encode(sentence)[None])[0] if kind == "text" else model.translate([sentence])
     assert len(probabilities) == 1
-    lines = len(TEXTS[kind][2]["test.txt" if kind == "text" else next(iter(TEXTS[kind][2]))])
-    expected = sum(line.startswith("S ") for line in TEXTS[kind][2]["test.m2"]) if kind == "corrections" else lines
-    assert json.loads((elsewhere / "out/mine/counts.json").read_text())["test"] == expected
+
+
+@pytest.mark.parametrize(("kind", "sets"), [("summaries", len(PAIRS)), ("corrections", CORRECTED)])
+def test_other_kinds_of_text_are_prepared_and_scored_by_their_metrics(
+    kind: str, sets: int, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    run_quickly(monkeypatch)
+    assert main(["new", str(tmp_path / "mine"), *write_texts(kind, tmp_path)]) == 0
+    own = [str(tmp_path / "mine.yaml"), "--output", str(tmp_path / "out")]
+    assert main(["prepare", *own, "--workers", "1"]) == 0
+    assert json.loads((tmp_path / "out/mine/counts.json").read_text())["test"] == sets
+    capsys.readouterr()
+    assert main(["reproduce", *own, "--gpus", "0", "--dry-run"]) == 0
+    assert f"ode-transformer score --metric {METRICS[kind]}" in capsys.readouterr().out
 
 
 def test_changed_files_are_prepared_again(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from models_for_tests import count_parameters
+from models_for_tests import count_parameters, model_key
 
 from ode_transformer.cli import main
 from ode_transformer.lab.recipes.options import RunOptions
@@ -114,29 +114,23 @@ def test_a_wrong_command(words: list, changes: dict, complaint: str, tmp_path: P
 
 # -- those of configs/studies -------------------------------------------------------------------------------------
 
-SETTINGS = [(name, setting) for name in study_names() for setting in read_study(find_study(name)).settings]
+
+costs: dict[tuple[str, ...], dict[str, int]] = {}  # by model_key: studies share systems
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "setting"), SETTINGS)
-def test_fairseq_takes_every_command(name: str, setting: str, tmp_path: Path) -> None:
-    """And at one value of the axis no two systems are the same; at another, a control may be what a system is here."""
-    made = study_runs(find_study(name), setting, tmp_path)
-    runs = [(row.value, experiment.folder) for row in made.rows for experiment in made.experiments(row, (1, 2))]
-    assert len(set(runs)) == len(runs)
-
-
-def costs_of(args: argparse.Namespace, kinds: set[str]) -> dict[str, int]:
-    """Return parameters and operations of a model, whose numbers are never drawn: that would take most of the time."""
-    with torch.device("meta"):
-        model = build_from_options(args, 100)
-    costs = {"parameters": count_parameters(model)}
-    if "compute" in kinds:
-        model.requires_grad_(False)  # else most of the time goes to hooks for gradients
-        for tensor in model.to_empty(device="cpu").state_dict().values():
-            tensor.zero_()
-        costs["compute"] = count_forward_operations(model)
-    return costs
+def costs_of(args: argparse.Namespace, kind: str) -> int:
+    """Return parameters or operations of a model, whose numbers are never drawn: that would take most of the time."""
+    known = costs.setdefault(model_key(args), {})
+    if kind not in known:
+        with torch.device("meta"):
+            model = build_from_options(args, 100)
+        known["parameters"] = count_parameters(model)
+        if kind == "compute":
+            model.requires_grad_(False)  # else most of the time goes to hooks for gradients
+            for tensor in model.to_empty(device="cpu").state_dict().values():
+                tensor.zero_()
+            known["compute"] = count_forward_operations(model)
+    return known[kind]
 
 
 # The last setting of each study is small.
@@ -156,15 +150,15 @@ def test_controls_cost_what_they_say(name: str, setting: str, tmp_path: Path) ->
     controls = {system.name: system.control for system in chosen.systems if system.control}
     pairs = [(system.name, name) for system in chosen.systems for name in controls if name in system.against]
     assert {control for _, control in pairs} == set(controls)
-    costs = {}
-    for row in chosen.rows(setting):
-        if row.position == 0 and any(row.system.name in pair for pair in pairs):
-            args = fairseq_parser.parse("fairseq-train", made.experiments(row, (1,))[0].train_words())
-            costs[row.system.name] = costs_of(args, set(controls.values()))
+    args = {
+        row.system.name: fairseq_parser.parse("fairseq-train", made.experiments(row, (1,))[0].train_words())
+        for row in chosen.rows(setting)
+        if row.position == 0 and any(row.system.name in pair for pair in pairs)
+    }
     compared = set()
     for system, control in pairs:
-        if system in costs:
-            ratio = costs[control][controls[control]] / costs[system][controls[control]]
+        if system in args:
+            ratio = costs_of(args[control], controls[control]) / costs_of(args[system], controls[control])
             assert abs(ratio - 1) < 0.2, (setting, system, control, ratio)
             compared.add(control)
     assert compared == set(controls)
