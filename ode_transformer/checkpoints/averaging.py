@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.checkpoints.parameters import tied_names
+from ode_transformer.checkpoints.parameters import check_finite, tied_names
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options, saved_updates
 from ode_transformer.support.console import print_progress, print_text
 from ode_transformer.support.errors import UserError, one_line
@@ -76,7 +76,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     One checkpoint is in memory at a time, besides a double-precision sum. Buffers that are not floating-point
     (counters, masks) are from the last file. The optimizer's state is left out, because an average has none.
 
-    :raises UserError: a file is broken, or differs from the first in a parameter's name, shape or type
+    :raises UserError: a file is broken, holds NaN, or differs from the first in a parameter's name, shape or type
     """
     sums: dict[str, torch.Tensor] = {}
     sources: list[tuple[str, int]] = []
@@ -93,6 +93,10 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
             name = different[0]
             own, first = (one_line(parameters.get(name, "absent")) for parameters in (descriptions, expected))
             raise UserError(f"{path}: {name} is {own}, but {first} in {paths[0]}")
+        try:
+            check_finite(state["model"])
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
         for name, tensor in state["model"].items():
             if name in sums:
                 sums[name] += tensor

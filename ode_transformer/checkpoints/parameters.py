@@ -24,6 +24,16 @@ def tied_names(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
     return ties
 
 
+def check_finite(parameters: Mapping[str, Tensor]) -> None:
+    """Refuse parameters that are no numbers, as of a training that diverged.
+
+    :raises UserError: names the first of them
+    """
+    for name, tensor in parameters.items():
+        if not tensor.isfinite().all():
+            raise UserError(f"{name} holds NaN or infinity: take an earlier checkpoint of its training")
+
+
 def upgrade_checkpoint(state: dict[str, Any]) -> dict[str, Any]:
     """Give a checkpoint of an earlier version the parameters of today, in place, and return it.
 

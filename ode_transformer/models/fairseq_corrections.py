@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, search, utils
-from fairseq.criterions import sentence_prediction
 from fairseq.data import bucket_pad_length_dataset, data_utils, iterators
 from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
@@ -30,6 +29,7 @@ from fairseq.trainer import Trainer
 from torch import Tensor
 
 from ode_transformer.checkpoints.admission import admitted_state
+from ode_transformer.checkpoints.plain_numbers import plain_numbers
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.models.fairseq_parser import suggest_architecture
 from ode_transformer.support.errors import OptionError
@@ -203,10 +203,11 @@ if not hasattr(np, "compat"):
     np.compat = SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
 
 
-@_replace(sentence_prediction, "safe_round")
-def _round_to_plain_numbers(original: Function, number: Any, digits: int) -> Any:
-    """Round NumPy's numbers, as of Pearson's correlation, to plain ones: others make a checkpoint unreadable (5603)."""
-    return original(float(number), digits)
+@_replace(checkpoint_utils, "torch_persistent_save")
+def _write_plain_numbers(original: Function, state: dict[str, Any], *arguments: Any, **options: Any) -> None:
+    """Write NumPy's numbers in metrics, as of ``--eval-bleu``, as plain ones: PyTorch >= 2.6 refuses others (5603)."""
+    plain = {name: plain_numbers(state[name]) for name in ("extra_state", "optimizer_history") if name in state}
+    original(state | plain, *arguments, **options)
 
 
 # fairseq's checkpoints hold an argparse.Namespace, which PyTorch >= 2.6 refuses (5610).

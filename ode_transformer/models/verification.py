@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.checkpoints.parameters import check_finite
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_options
 from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
@@ -22,6 +23,7 @@ def verify_checkpoint(path: Path) -> str:
     state = load_checkpoint(path)
     try:
         architecture = _verify_options(state)
+        check_finite(state["model"])
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     numbers = sum(tensor.numel() for tensor in state["model"].values())

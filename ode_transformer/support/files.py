@@ -117,15 +117,18 @@ def write_digests(folder: Path) -> None:
 def check_digests(folder: Path) -> None:
     """Compare a folder's files with their digests.
 
-    :raises UserError: a file is missing or another one
+    The loader chooses by their names which files it reads, so a file without digest is refused.
+
+    :raises UserError: a file is missing, another one or not listed
     """
     if not (folder / DIGESTS).is_file():
         raise UserError(f"{folder}: has no {DIGESTS}, so it is no complete folder of this version's export")
-    for line in (folder / DIGESTS).read_text(encoding="utf-8").splitlines():
-        digest, _, name = line.partition("  ")
+    lines = (folder / DIGESTS).read_text(encoding="utf-8").splitlines()
+    digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    for name in sorted({*digests, *(path.name for path in folder.iterdir())} - {DIGESTS}):
         path = folder / name
-        if not path.is_file() or file_digest(path) != digest:
-            raise UserError(f"{path}: not the file that was exported, as {DIGESTS} says; export the model again")
+        if not path.is_file() or file_digest(path) != digests.get(name):
+            raise UserError(f"{path}: not a file that was exported, as {DIGESTS} says; export the model again")
 
 
 def write_files(directory: Path, files: dict[str, str], last: str) -> None:

@@ -207,3 +207,13 @@ def test_verify_describes_a_checkpoint(folder: Path, capsys: pytest.CaptureFixtu
     assert main(["checkpoint", "verify", str(folder / "model.pt")]) == 0
     line = f"ode_transformer_rk2_tiny, {numbers:,} numbers in {len(parameters)} tensors; runs no code\n"
     assert capsys.readouterr().out == f"{folder / 'model.pt'}: {line}"
+
+
+@pytest.mark.parametrize("command", ["verify", "average"])
+def test_parameters_that_are_no_numbers_are_refused(
+    folder: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(folder, lambda state: state["model"]["encoder.layer_norm.weight"][:1].fill_(float("nan")))
+    output = ["--output", str(folder / "average.pt")] if command == "average" else []
+    assert main(["checkpoint", command, str(folder / "model.pt"), *output]) != 0
+    assert "model.pt: encoder.layer_norm.weight holds NaN or infinity" in capsys.readouterr().err

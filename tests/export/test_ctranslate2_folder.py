@@ -171,6 +171,7 @@ HARM: dict[str, Callable[[Path], object]] = {
     "sentencepiece.bpe.model": lambda path: path.unlink(),
     "config.json": lambda path: (path.unlink(), os.mkfifo(path)),
     "SHA256SUMS": lambda path: path.unlink(),
+    "model.bin": lambda path: (path.parent / "SHA256SUMS").write_text(""),
 }
 
 
@@ -179,7 +180,7 @@ def test_a_changed_folder_is_refused(name: str, folder: Path, tmp_path: Path, co
     changed = shutil.copytree(folder, tmp_path / "changed")
     HARM[name](changed / name)
     error = command("translate", "--path", changed, text="A dog.\n", status=2)[1]
-    assert name in error
+    assert name in error or name == "model.bin"  # of all files without digest the first is named
     assert error.count("\n") == 1
 
 

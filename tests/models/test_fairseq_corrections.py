@@ -1,14 +1,14 @@
 """Faults of the pinned fairseq, each shown in fairseq's own function and gone with the correction."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from commands_for_tests import USER_DIR, lines_of, run
-from fairseq import search, utils
-from fairseq.criterions import sentence_prediction
+from fairseq import checkpoint_utils, search, utils
 from fairseq.data import (
     Dictionary,
     LanguagePairDataset,
@@ -25,8 +25,9 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from models_for_tests import EOS, PAD, batch, small_model
 
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.models import fairseq_corrections
-from ode_transformer.support.errors import OptionError
+from ode_transformer.support.errors import OptionError, UserError
 
 SENTENCES = batch([6, 3, 1, 5])
 
@@ -197,6 +198,18 @@ def test_batches_are_not_loaded_while_python_ends(pinned: Callable[[Any, str], N
     assert outlives()
 
 
-def test_metrics_of_sentence_prediction_are_plain_numbers() -> None:
-    assert type(sentence_prediction.safe_round(np.float64(63.14159), 2)) is float
-    assert type(sentence_prediction.safe_round.__wrapped__(np.float64(63.14159), 2)) is np.float64
+def test_numbers_of_metrics_are_written_as_plain_ones(tmp_path: Path) -> None:
+    """Best by Pearson's correlation, and the n-grams of --eval-bleu."""
+    state = {"model": {}, "extra_state": {"best": np.float64(63.5), "metrics": [("_bleu_counts", np.array([3, 1]))]}}
+    save = checkpoint_utils.torch_persistent_save
+    for function, name in ((save, "ours.pt"), (save.__wrapped__, "fairseq.pt")):
+        function(state, str(tmp_path / name))
+        read = load_checkpoint(tmp_path / name)["extra_state"]
+        assert read == {"best": 63.5, "metrics": [("_bleu_counts", [3, 1])]}
+        assert type(read["best"]) is float
+    torch.load(tmp_path / "ours.pt", weights_only=True)
+    assert b"numpy" not in (tmp_path / "ours.pt").read_bytes()
+    assert b"numpy" in (tmp_path / "fairseq.pt").read_bytes()
+    save.__wrapped__({"model": {}, "extra_state": np.array([None])}, str(tmp_path / "objects.pt"))
+    with pytest.raises(UserError, match="refused: it holds O8 of NumPy"):
+        load_checkpoint(tmp_path / "objects.pt")
