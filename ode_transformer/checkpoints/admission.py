@@ -6,7 +6,8 @@ numbers, and words that are among the choices of a flag, each only for an option
 
 import argparse
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,8 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ode_transformer.checkpoints.reading import saved_options
 from ode_transformer.support.errors import UserError
@@ -30,6 +33,9 @@ _NAMES = ("source_lang", "target_lang", "langs", "train_subset", "classification
 _NAME = re.compile(r"\w[\w,.-]*")
 _POSITIONS = ("max_positions", "max_source_positions", "max_target_positions", "tokens_per_sample")
 _NUMBERS = re.compile(r"[-+\d.,()\[\]\s]*")  # as old checkpoints hold lists: neither letters nor powers
+
+# Greatest values by the end of an option's name, far beyond published models: what is built must not fill a machine.
+_LARGEST = {"_layers": 1000, "_steps": 1000, "_dim": 2**16, "_positions": 2**18, "_sample": 2**18}
 
 
 def is_of_this_package(arch: str) -> bool:
@@ -90,7 +96,34 @@ def admitted_model(options: Mapping[str, Any], any_of_fairseq: bool = False) -> 
         ARCH_CONFIG_REGISTRY[arch](defaults)
     undeclared = {name: options[name] for name in (*vars(defaults), *_POSITIONS) if _is_number(options.get(name, {}))}
     declared = admitted_options(ARCH_MODEL_REGISTRY[arch], options, refuses_text=is_plain)
-    return undeclared | declared | {"arch": arch, "ode_options_saved": True}
+    admitted = undeclared | declared
+    for name, value in admitted.items():
+        largest = next((limit for end, limit in _LARGEST.items() if name.endswith(end)), None)
+        if largest is not None and isinstance(value, int) and value > largest:
+            raise UserError(f"refused: option {name} is {str(value)[:60]}, more than {largest:,}")
+    return admitted | {"arch": arch, "ode_options_saved": True}
+
+
+@contextmanager
+def limited_parameters(stored: Mapping[str, Tensor]) -> Iterator[None]:
+    """Refuse to build a model of far more parameters than are stored, before their memory is written.
+
+    :raises UserError: there are more
+    """
+    # Tied and replaced parameters are created several times.
+    tensors, numbers = 4 * len(stored) + 100, 4 * sum(tensor.numel() for tensor in stored.values()) + 10**6
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal tensors, numbers
+        tensors, numbers = tensors - 1, numbers - parameter.numel()
+        if min(tensors, numbers) < 0:
+            raise UserError("refused: its options describe far more parameters than it has")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _is_plain(arch: object) -> bool:

@@ -25,6 +25,7 @@ from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
+MAX_TENSORS, MAX_SETTINGS = 30_000, 10_000  # of a file, those of the optimizer included; bytes of a stack's settings
 _DISK_ERRORS = (errno.EIO, errno.ESTALE)  # damaged files raise others
 # Files beside a model and the options that name them, as in fairseq's from_pretrained.
 _FILES_BESIDE = {
@@ -40,11 +41,15 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     :raises DamagedCheckpoint: the file is broken or truncated
     :raises UserError: it is no fairseq checkpoint, or holds what could run code
     """
+    if Path(path).exists() and not Path(path).is_file():
+        raise UserError(f"{path}: not a file")
     with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             if zipfile.is_zipfile(file):  # not the format from before torch 1.6, which has no checksums
                 with zipfile.ZipFile(file) as archive:
+                    if len(archive.namelist()) > MAX_TENSORS:
+                        raise UserError(f"refused: it holds more than {MAX_TENSORS:,} tensors")
                     if archive.testzip() is not None:  # torch writes them and does not read them
                         raise zipfile.BadZipFile
             file.seek(0)
@@ -53,6 +58,9 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
             state = torch.load(file, map_location="cpu", weights_only=True)
             if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
                 raise UserError("not a fairseq checkpoint, it has no 'model'")
+            for name, tensor in state["model"].items():
+                if name.endswith("_extra_state") and tensor.numel() > MAX_SETTINGS:
+                    raise UserError(f"refused: {name} has more than {MAX_SETTINGS:,} bytes")
             upgrade_checkpoint(state)
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
@@ -102,7 +110,7 @@ def build_model(
     """
     from fairseq import checkpoint_utils, tasks
 
-    from ode_transformer.checkpoints.admission import admitted_state
+    from ode_transformer.checkpoints.admission import admitted_state, limited_parameters
 
     used = {name: state.get(name) for name in ("args", "cfg", "model")}
     used["optimizer_history"] = [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": saved_updates(state)}]
@@ -111,7 +119,8 @@ def build_model(
         used = admitted_state(used, overrides)
         config = used["cfg"]
         task = task or tasks.setup_task(config.task, from_checkpoint=True)
-        (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=used)
+        with limited_parameters(state["model"]):
+            (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=used)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     except OSError:

@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import shutil
+import zipfile
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from checkpoint_for_tests import rewrite
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
-from ode_transformer.checkpoints import admission
+from ode_transformer.checkpoints import admission, reading
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.decoding.trained_model import load_trained_model
@@ -217,3 +218,42 @@ def test_parameters_that_are_no_numbers_are_refused(
     output = ["--output", str(folder / "average.pt")] if command == "average" else []
     assert main(["checkpoint", command, str(folder / "model.pt"), *output]) != 0
     assert "model.pt: encoder.layer_norm.weight holds NaN or infinity" in capsys.readouterr().err
+
+
+def settings_without_end(state: State) -> None:
+    """A few bytes in the file."""
+    name = next(name for name in state["model"] if name.endswith("_extra_state"))
+    state["model"][name] = torch.zeros(1, dtype=torch.uint8).expand(10**9)
+
+
+LARGE: dict[str, Callable[[State], object]] = {
+    "refused: option encoder_layers is 10{30}, more than 1,000": lambda state: in_model(state, encoder_layers=10**30),
+    "refused: option ode_steps is 10{9}, more than 1,000": lambda state: in_model(state, ode_steps=10**9),
+    "refused: option max_source_positions is ": lambda state: in_model(state, max_source_positions=10**9),
+    "refused: its options describe far more parameters": lambda state: in_model(state, encoder_embed_dim=2**16),
+    "refused: .*_extra_state has more than": settings_without_end,
+}
+
+
+@pytest.mark.parametrize("message", LARGE)
+@pytest.mark.parametrize("route", OUR_ROUTES)
+def test_a_small_file_does_not_occupy_the_machine(folder: Path, route: str, message: str) -> None:
+    rewrite(folder, LARGE[message])
+    with pytest.raises(UserError, match=message):
+        load(route, folder)
+
+
+def test_more_tensors_than_any_model_has_are_refused_unread(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "many.pt", "w") as archive:
+        for number in range(reading.MAX_TENSORS + 1):
+            archive.writestr(f"many/data/{number}", "")
+    with pytest.raises(UserError, match="refused: it holds more than 30,000 tensors"):
+        load_checkpoint(tmp_path / "many.pt")
+
+
+@pytest.mark.parametrize("command", ["verify", "average"])
+def test_what_is_not_a_file_is_refused(tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "model.pt")
+    output = ["--output", str(tmp_path / "a.pt")] if command == "average" else []
+    assert main(["checkpoint", command, str(tmp_path / "model.pt"), *output]) != 0
+    assert "model.pt: not a file" in capsys.readouterr().err
