@@ -7,7 +7,7 @@
 ``S`` is a sentence of tokens with spaces between them. Each ``A`` is an edit of one annotator: the tokens from the
 first number on and before the second are replaced by the correction; two equal numbers insert there. ``||`` separates
 alternative corrections; an empty one, or ``-NONE-``, deletes. ``noop`` means that an annotator found nothing to
-correct. An empty line ends a sentence. An edit outside its sentence, as the conversion of JFLEG has, cannot be made.
+correct. An empty line ends a sentence. An edit outside its sentence, as the conversion of JFLEG has, is left out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,13 +42,13 @@ class AnnotatedSentence:
     """A sentence and its edits by annotator, in the order of their spans; no edits if nothing was corrected.
 
     :param location: file and line of the sentence, for messages
-    :param outside: edits outside the sentence, by annotator
+    :param backward: edits that end before they start, by annotator
     """
 
     tokens: tuple[str, ...]
     edits: dict[int, tuple[Edit, ...]] = field(default_factory=dict)
     location: str = ""
-    outside: dict[int, tuple[Edit, ...]] = field(default_factory=dict)
+    backward: dict[int, tuple[Edit, ...]] = field(default_factory=dict)
 
 
 def read_m2(path: Path) -> list[AnnotatedSentence]:
@@ -65,7 +65,7 @@ def iterate_sentences(lines: Iterable[str], name: str) -> Iterator[AnnotatedSent
     """
     tokens: tuple[str, ...] | None = None
     edits: dict[int, list[Edit]] = {}
-    outside: dict[int, tuple[Edit, ...]] = {}
+    backward: dict[int, tuple[Edit, ...]] = {}
     outside_lines: list[int] = []
     sentence_location = ""
     for number, text in enumerate(chain(lines, [""]), start=1):
@@ -76,24 +76,27 @@ def iterate_sentences(lines: Iterable[str], name: str) -> Iterator[AnnotatedSent
                 annotator: tuple(sorted(annotated, key=lambda edit: (edit.start, edit.end)))
                 for annotator, annotated in sorted(edits.items())
             }
-            yield AnnotatedSentence(tokens, ordered, sentence_location, outside)
+            yield AnnotatedSentence(tokens, ordered, sentence_location, backward)
             tokens = None
         elif tokens is None and f"{line} ".startswith("S "):
-            tokens, edits, outside, sentence_location = tuple(line[1:].split()), {}, {}, location
+            tokens, edits, backward, sentence_location = tuple(line[1:].split()), {}, {}, location
         elif tokens is not None and line.startswith("A "):
             annotator, edit = _parse_edit(line[1:], location)
             annotated = edits.setdefault(annotator, [])
-            if edit.kind != NOOP and 0 <= edit.start <= edit.end <= len(tokens):
-                annotated.append(edit)
-            elif edit.kind != NOOP:
-                outside[annotator] = (*outside.get(annotator, ()), edit)
+            if edit.kind == NOOP:
+                continue
+            if min(edit.start, edit.end) < 0 or max(edit.start, edit.end) > len(tokens):
                 outside_lines.append(number)
+            elif edit.start > edit.end:
+                backward[annotator] = (*backward.get(annotator, ()), edit)
+            else:
+                annotated.append(edit)
         elif line:
             raise UserError(f"{location}: a line S … or A … is expected, an empty line between sentences: {line[:40]}")
     if outside_lines:
         print_progress(
             f"{name}: edits outside their sentences: {len(outside_lines)}, the first in line {outside_lines[0]}; "
-            "they are never applied, and --metric m2 counts them as missed"
+            "they are left out"
         )
 
 

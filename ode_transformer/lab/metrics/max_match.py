@@ -56,8 +56,8 @@ class MatchedSentence:
 
     @property
     def gold(self) -> tuple[Edit, ...]:
-        """The annotator's edits; as in the official scorer, those outside the sentence are among them."""
-        return (*self.source.edits.get(self.annotator, ()), *self.source.outside.get(self.annotator, ()))
+        """The annotator's edits; as in the official scorer, those that end before they start are among them."""
+        return (*self.source.edits.get(self.annotator, ()), *self.source.backward.get(self.annotator, ()))
 
     @property
     def counts(self) -> Counts:
