@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ode_transformer.nn import (
-    AttentionContext,
+    Context,
     DepthChoice,
     FeedForward,
     Layer,
@@ -47,18 +47,20 @@ class Encoder(nn.Module):
         self.positions = nn.Parameter(torch.randn(LENGTH, DIM))
         layers = [build_layer() for _ in range(LAYERS)]
         self.layers = nn.ModuleList(layers)
-        self.scheme = build_scheme(choice, LAYERS, layers[0].kinds, DIM)
+        for number, layer in enumerate(layers):
+            layer.place(number, first_block=number)
+        self.scheme: nn.Module = build_scheme(choice, LAYERS, layers[0].kinds, DIM)
         self.output = nn.Sequential(nn.LayerNorm(DIM), nn.Linear(DIM, DIGITS))
 
     def forward(self, digits: Tensor) -> Tensor:
         """[B, T] -> [B, T, digits]"""
-        mask = attention_mask(LENGTH, LENGTH, digits.device)
-        context = {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
-        depth_state = self.scheme.start(self.embed(digits) + self.positions)
+        context = Context({SubLayerKind.SELF_ATTENTION: attention_mask(LENGTH, LENGTH, digits.device)})
+        y = self.embed(digits) + self.positions
+        state = self.scheme.start(y)  # type: ignore[operator]
         for layer in self.layers:
             assert isinstance(layer, Layer)
-            depth_state = self.scheme.step(layer.blocks(context), depth_state)
-        return self.output(self.scheme.finish(depth_state))
+            y, state = layer(y, state, context, self.scheme)
+        return self.output(y)
 
 
 def main(steps: int = 91) -> None:

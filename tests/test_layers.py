@@ -25,7 +25,7 @@ ARROWS = {
     "decoding": "support nn graphs checkpoints models",
     "export": "support numerics nn checkpoints models decoding",
     "lab.metrics": "support",
-    "lab.analysis": "support numerics nn decoding lab.metrics",
+    "lab.analysis": "support numerics nn models decoding lab.metrics",
     "lab.pages": "support numerics nn models decoding lab.metrics lab.analysis",
     "lab.corpora": "support lab.metrics",
     "lab.recipes": "support nn models checkpoints lab.corpora lab.metrics lab.analysis",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,10 +14,7 @@ from ode_transformer.nn import LSTM, DepthChoice, SubLayerKind, build_scheme
 from ode_transformer.numerics import (
     RECURRENCES,
     TABLEAUS,
-    Block,
     ButcherTableau,
-    DepthScheme,
-    DepthState,
     Recurrence,
 )
 
@@ -78,24 +76,26 @@ def kind(rule: ButcherTableau | Recurrence | None) -> str:
     return f"{method}, {'multistep' if rule.remembers else 'one step'}"
 
 
-def _build(name: str, layers: int, dim: int) -> DepthScheme:
+def _build(name: str, layers: int, dim: int) -> Any:
     torch.manual_seed(0)
     return build_scheme(DepthChoice(name), layers, {"attention": SubLayerKind.SELF_ATTENTION}, dim).double()
 
 
+def _integrate(scheme: Any, f: Callable[[Tensor], Tensor], y: Tensor, layers: int) -> tuple[Tensor, Any]:
+    """Step y' = f(y) through layers, and return y and the state of the scheme."""
+    state = scheme.start(y)
+    for layer in range(layers):
+        y, state = scheme(lambda z, _: f(z), y, state, layer)
+    return y, state
+
+
 def count_states(name: str) -> int:
     """Count the tensors [.., dim] that a scheme passes on after ``DEPTH`` layers, y among them."""
-    scheme = _build(name, DEPTH, 4)
-    depth_state = scheme.start(torch.zeros(1, 4, dtype=torch.float64))
-    for _ in range(DEPTH):
-        depth_state = scheme.step([Block(torch.zeros_like)], depth_state)
-    return len({id(tensor) for tensor in _tensors(depth_state) if tensor.shape == depth_state.y.shape})
-
-
-def _tensors(depth_state: DepthState) -> Iterator[Tensor]:
-    for field in fields(depth_state):
-        value = getattr(depth_state, field.name)
-        yield from (each for each in (value if isinstance(value, tuple) else (value,)) if isinstance(each, Tensor))
+    y, state = _integrate(_build(name, DEPTH, 4), torch.zeros_like, torch.zeros(1, 4, dtype=torch.float64), DEPTH)
+    tensors = [y]
+    for value in state or ():
+        tensors += value if isinstance(value, tuple) else (value,)
+    return len({id(tensor) for tensor in tensors})
 
 
 def measure_order(name: str) -> float | None:
@@ -111,7 +111,7 @@ def measure_order(name: str) -> float | None:
             value, time = y
             return torch.stack([value**2 * torch.cos(time), torch.ones_like(time)]) / steps
 
-        y = _build(name, steps, 2).integrate([step] * steps, torch.tensor([0.5, 0.0], dtype=torch.float64))
+        y, _ = _integrate(_build(name, steps, 2), step, torch.tensor([0.5, 0.0], dtype=torch.float64), steps)
         return abs(y[0].item() - 1 / (2 - math.sin(1.0)))
 
     with torch.no_grad():

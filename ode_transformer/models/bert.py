@@ -87,7 +87,7 @@ class ODEBertModel(RobertaModel):
     stacks = ("encoder",)
 
     def __init__(self, args: argparse.Namespace, encoder: ODEBertEncoder) -> None:
-        scheme = encoder.sentence_encoder.scheme
+        scheme = encoder.sentence_encoder.depth_scheme
         initial_state = deepcopy(scheme.state_dict())
         super().__init__(args, encoder)  # initialises every linear map for BERT, those of learned coefficients too
         scheme.load_state_dict(initial_state)

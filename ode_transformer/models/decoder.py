@@ -1,29 +1,26 @@
 """Decoder: fairseq's embedding, output and incremental interface around a depth scheme."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
+from fairseq import utils
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import Tensor, nn
 
-from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.models.depth_stack import DepthStack, seen_padding
 from ode_transformer.models.layers import build_layer
 from ode_transformer.nn import (
     FIXED_STEP,
     PLAIN_SEARCH,
-    AttentionContext,
+    AttentionMask,
     Caches,
+    Context,
     FixedCache,
     FixedStep,
     KeyValueCache,
-    LastAttentionWeights,
     Layer,
-    LayerCaches,
-    LayerContext,
-    LayerId,
     PlainSearch,
     StepMasks,
     SubLayerKind,
@@ -45,6 +42,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
 
     stack = "decoder"
     position_scale = 1.0
+    computes_fixed_steps = True  # a search may use ``FixedStep``
     word_dropout: WordDropout
     max_target_positions: int
 
@@ -59,6 +57,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.build_depth(cfg)
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
+        self.heads = int(cfg.decoder.attention_heads)
+        self.left_padded = utils.eval_bool(getattr(cfg, "left_pad_target", False))
         self.reports_alignment = True
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> Layer:
@@ -84,25 +84,20 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             it, unless it is requested; ``inner_states`` [T, B, C] each
         """
         y0 = self._embed(prev_output_tokens, incremental_state)  # [B, T, C]
-        target_padding = None  # [B, T], True at padding
-        if incremental_state is None or PLAIN_SEARCH not in incremental_state:
-            target_padding = prev_output_tokens.eq(self.padding_idx)
-        attentions = self._attentions(
-            prev_output_tokens, target_padding, encoder_out, incremental_state, causal=not full_context_alignment
-        )
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
-        alignment = LastAttentionWeights(LayerId(self.stack, aligned + 1), SubLayerKind.CROSS_ATTENTION)
         reported = not self.training and (self.reports_alignment or incremental_state is None)
-        requested = alignment_layer is not None or reported
-        observers = (alignment,) if requested else ()
-
-        contexts = self._with_caches(attentions, incremental_state)
-        y, states = self.step_layers(y0, contexts, target_padding, observers)
+        weights: list[Tensor] = []
+        requested = (
+            {(aligned, SubLayerKind.CROSS_ATTENTION): weights} if reported or alignment_layer is not None else {}
+        )
+        if incremental_state is None:
+            context = self._context(prev_output_tokens, encoder_out, not full_context_alignment, requested, y0.dtype)
+        else:
+            context = self._step_context(prev_output_tokens, encoder_out, incremental_state, requested)
+        y, states = self.step_layers(y0, context)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
-        attention = None
-        if (weights := alignment.weights.get(SubLayerKind.CROSS_ATTENTION)) is not None:
-            attention = weights[:, :alignment_heads].mean(dim=1)  # [B, T, S]
+        attention = weights[-1][:, :alignment_heads].mean(dim=1) if weights else None  # [B, T, S]
         if self.project_out_dim is not None:
             y = self.project_out_dim(y)
         return y, {"attn": [attention], "inner_states": [x.transpose(0, 1) for x in states]}
@@ -123,9 +118,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     ) -> Tensor:
         """Return the probabilities [B, T, words] from which a criterion computes the loss."""
         probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
-        if log_probs:
-            for observer in self.observers:
-                observer.see_log_probabilities(probabilities)
+        if log_probs and self.see_log_probabilities is not None:
+            self.see_log_probabilities(probabilities)
         return probabilities
 
     def _embed(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any] | None) -> Tensor:
@@ -146,50 +140,59 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def _attentions(
+    def _context(
         self,
         tokens: Tensor,
-        padding: Tensor | None,
         encoder_out: dict[str, list[Tensor]] | None,
-        incremental_state: dict[str, Any] | None,
         causal: bool,
-    ) -> LayerContext:
-        """Return the inputs of attention that all layers share; during a search for the last position alone.
+        weights: Mapping[tuple[int, SubLayerKind], list[Tensor]],
+        dtype: torch.dtype,
+    ) -> Context:
+        """Return what all layers read.
+
+        :param tokens: [B, T]
+        :param weights: lists for attention weights, by layer and kind
+        """
+        length, device, choice = tokens.size(1), tokens.device, self.choice.attention
+        padding = tokens.eq(self.padding_idx)  # [B, T]
+        seen = seen_padding(padding, causal, self.left_padded)
+        masks = {SubLayerKind.SELF_ATTENTION: attention_mask(length, length, device, seen, causal, choice, dtype)}
+        source, source_padding = self._source(encoder_out)
+        if source is not None:
+            seen = None if source_padding is None else seen_padding(source_padding)
+            masks[SubLayerKind.CROSS_ATTENTION] = attention_mask(length, source.size(1), device, seen, dtype=dtype)
+        return Context(masks, source, padding, weights=weights)
+
+    def _step_context(
+        self,
+        tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None,
+        incremental_state: dict[str, Any],
+        weights: Mapping[tuple[int, SubLayerKind], list[Tensor]],
+    ) -> Context:
+        """Return what all layers read at the last position of a search.
 
         :param tokens: all target positions so far, [B, T]
-        :param padding: [B, T], True at padding; None for no padding
         """
-        choice, length, device = self.choice.attention, tokens.size(1), tokens.device
-        masks: StepMasks | None = None
-        if incremental_state is None:
-            self_mask = attention_mask(length, length, device, padding, causal, choice)
-        else:
-            masks = self._search_state(incremental_state, "masks", StepMasks)
-            step: FixedStep | None = incremental_state.get(FIXED_STEP)
-            self_mask = masks.over_target(length, device, padding, choice) if step is None else step.mask(choice)
-        attentions = {SubLayerKind.SELF_ATTENTION: AttentionContext(self_mask)}
-        if encoder_out is not None:
-            encoder_output = encoder_out["encoder_out"][0].transpose(0, 1)  # [B, S, C]
-            source_padding = next(iter(encoder_out["encoder_padding_mask"]), None)  # [B, S], if the encoder has one
-            if masks is not None and source_padding is not None:
-                cross_mask = masks.over_source(source_padding)
-            else:
-                queries = length if masks is None else 1
-                cross_mask = attention_mask(queries, encoder_output.size(1), device, source_padding)
-            attentions[SubLayerKind.CROSS_ATTENTION] = AttentionContext(cross_mask, encoder_output)
-        return attentions
-
-    def _with_caches(self, attentions: LayerContext, incremental_state: dict[str, Any] | None) -> list[LayerContext]:
-        """Return the inputs of attention of each layer, with the layer's caches during a search."""
-        if incremental_state is None:
-            return [attentions] * self.num_layers
-        caches = self._caches(incremental_state)
+        masks: StepMasks = self._search_state(incremental_state, "masks", partial(StepMasks, self.heads))
         step: FixedStep | None = incremental_state.get(FIXED_STEP)
+        padding = None if PLAIN_SEARCH in incremental_state else seen_padding(tokens.eq(self.padding_idx))
+        choice, length = self.choice.attention, tokens.size(1)
+        self_mask = masks.over_target(length, tokens.device, padding, choice) if step is None else step.mask(choice)
+        masks_by_kind: dict[SubLayerKind, AttentionMask] = {SubLayerKind.SELF_ATTENTION: self_mask}
+        source, source_padding = self._source(encoder_out)
+        if source is not None:
+            masks_by_kind[SubLayerKind.CROSS_ATTENTION] = masks.over_source(source_padding)
         build = KeyValueCache if step is None else partial(FixedCache, step)
-        return [
-            {kind: replace(attention, caches=layer_caches) for kind, attention in attentions.items()}
-            for layer_caches in (LayerCaches(caches, layer, build) for layer in range(self.num_layers))
-        ]
+        caches = self._caches(incremental_state)
+        return Context(masks_by_kind, source, caches=caches, build_cache=build, weights=weights)
+
+    def _source(self, encoder_out: dict[str, list[Tensor]] | None) -> tuple[Tensor | None, Tensor | None]:
+        """Return the encoder output [B, S, C] and its padding [B, S], if there are any."""
+        if encoder_out is None:
+            return None, None
+        padding = next(iter(encoder_out["encoder_padding_mask"]), None)
+        return encoder_out["encoder_out"][0].transpose(0, 1), padding
 
     def _position(self, prev_output_tokens: Tensor, incremental_state: dict[str, Any]) -> Tensor:
         """Return the embedding of the last position in a search, [1, 1, C], from a table of many positions."""
@@ -215,11 +218,6 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         if key not in incremental_state:
             incremental_state[key] = build()
         return incremental_state[key]
-
-    @property
-    def computes_fixed_steps(self) -> bool:
-        """True if a step can be a :class:`FixedStep`: nobody observes it."""
-        return not self.is_observed
 
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:

@@ -1,6 +1,6 @@
 """Gradient norms and stage weights of each layer in the training log of fairseq (``--log-depth-interval``).
 
-    depth/encoder/1/gradient_norm        ‖∂L/∂x_1‖₂, x_l all that layer l reads (``DepthScheme.layer_inputs``)
+    depth/encoder/1/gradient_norm        ‖∂L/∂x_1‖₂, x_l all that layer l reads (``tensors_between``)
     depth/encoder/1/weight_2             γ_2, the weight of the second stage: mean over positions that are not padding
     depth/encoder/1/ffn/weight_2         the same where sub-layers are stepped one by one
 
@@ -13,7 +13,7 @@ over the batch, with label smoothing too, so that the backward pass tells c:
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,8 +21,11 @@ from typing import Any
 import torch
 from fairseq.logging import metrics
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from ode_transformer.nn import BlockId, LayerId, LayerObserver, observable_stacks
+from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.models.layer_hooks import depth_stacks, see_layer_inputs, see_stage_weights
+from ode_transformer.nn import BlockId, LayerId
 from ode_transformer.numerics import LEARNED, Weight
 from ode_transformer.support.depth_log_names import gradient_norm_name, stage_weight_name
 
@@ -72,40 +75,43 @@ class _Batch:
                 metrics.log_scalar(name, value, priority=_PRIORITY)
 
 
-class DepthLog(LayerObserver, nn.Module):
-    """Observes one batch, from ``set_num_updates`` to the end of its backward pass.
+class DepthLog(nn.Module):
+    """Sees one batch, from ``set_num_updates`` to the end of its backward pass.
 
-    :param interval: updates whose number is a multiple of it are observed
-    :param learned: names of the stacks whose stage weights are learned
+    :param interval: updates whose number is a multiple of it are seen
     """
 
-    whole_batch = False
-
-    def __init__(self, interval: int, learned: Collection[str]) -> None:
+    def __init__(self, interval: int, stacks: Mapping[str, DepthStack]) -> None:
         super().__init__()
-        self.interval, self.learned = interval, learned
+        self.interval, self.stacks = interval, stacks
         self.batch: _Batch | None = None
+        self.handles: list[RemovableHandle] = []
 
     def set_num_updates(self, num_updates: int) -> None:
         """Begin a batch; fairseq calls this before each one, with the number of updates so far."""
-        self.batch = _Batch() if self.training and (num_updates + 1) % self.interval == 0 else None
+        self._end()
+        if not self.training or (num_updates + 1) % self.interval:
+            return
+        self.batch = _Batch()
+        for stack in self.stacks.values():
+            self.handles += see_layer_inputs(stack, self._see_layer)
+            if stack.choice.coefficients in LEARNED:
+                self.handles += see_stage_weights(stack, self._see_stage_weights)
+        self.stacks["decoder"].see_log_probabilities = self._see_log_probabilities
 
-    @property
-    def active(self) -> bool:
-        """False between the observed updates, and for what activation checkpointing repeats in the backward pass."""
-        return self.training and self.batch is not None
+    def _end(self) -> None:
+        self.batch = self.stacks["decoder"].see_log_probabilities = None
+        while self.handles:
+            self.handles.pop().remove()
 
-    def see_layer(
-        self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None
-    ) -> None:
-        assert self.batch is not None
-        for tensor in inputs:
-            if tensor.requires_grad:
-                self.batch.expect_gradient(layer, tensor)
+    def _see_layer(self, layer: LayerId, inputs: Sequence[Tensor], padding: Tensor | None) -> None:
+        if self.batch is not None and self.training:
+            for tensor in inputs:
+                if tensor.requires_grad:
+                    self.batch.expect_gradient(layer, tensor)
 
-    def see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
-        assert self.batch is not None
-        if block.stack not in self.learned:
+    def _see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
+        if self.batch is None or not self.training:
             return
         rows = [torch.as_tensor(weight).detach() for weight in weights]
         if rows[0].dim():  # [positions, 1] each
@@ -115,7 +121,7 @@ class DepthLog(LayerObserver, nn.Module):
             rows = [*rows, torch.ones_like(rows[0])]
         self.batch.weights[block].append(torch.stack(rows))
 
-    def see_log_probabilities(self, log_probabilities: Tensor) -> None:
+    def _see_log_probabilities(self, log_probabilities: Tensor) -> None:
         """End the forward pass: the criterion computes its loss from these."""
         batch = self.batch
         if batch is None or not (self.training and log_probabilities.requires_grad):
@@ -125,15 +131,11 @@ class DepthLog(LayerObserver, nn.Module):
             batch.factor = -gradient.sum()
 
         log_probabilities.register_hook(keep_factor)
-        self.batch = None
+        self._end()
 
 
 def log_depth(model: Any, interval: int) -> None:
     """Let the stacks of a model log gradient norms and stage weights at every ``interval`` updates; 0 for never."""
-    if not interval:
-        return
-    stacks = observable_stacks(model)
-    # A submodule of the model, because fairseq calls set_num_updates on submodules.
-    model.depth_log = DepthLog(interval, [name for name, s in stacks.items() if s.choice.coefficients in LEARNED])
-    for stack in stacks.values():
-        stack.observers.append(model.depth_log)
+    if interval:
+        # A submodule of the model, because fairseq calls set_num_updates on submodules.
+        model.depth_log = DepthLog(interval, depth_stacks(model))

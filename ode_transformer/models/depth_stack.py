@@ -17,19 +17,17 @@ from ode_transformer.nn import (
     AttentionChoice,
     BlockId,
     CheckpointSettings,
+    Context,
     DepthChoice,
-    FirstLayerValues,
     HiddenSizes,
     Layer,
-    LayerContext,
-    LayerObserver,
+    LayerHistory,
     LSTMChoice,
-    StackEvents,
     SubLayer,
     ValueResidual,
     build_scheme,
 )
-from ode_transformer.numerics import DepthState, WeighingScheme
+from ode_transformer.numerics import Scheme
 
 COMPILER = "inductor"
 _VARIANTS = 64  # of a sub-layer's code: its kind, masks, training or evaluation; PyTorch gives up compiling after 8
@@ -88,6 +86,32 @@ def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Ten
     return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or 0)
 
 
+@contextmanager
+def _without_cudnn_attention() -> Iterator[None]:
+    """Choose PyTorch's own kernels: with a mask, cuDNN's gradient can be NaN on Hopper GPUs (pytorch issue 196678)."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def seen_padding(padding: Tensor, causal: bool = False, on_the_left: bool = False) -> Tensor | None:
+    """Return the padding that a mask has to hide; None for none.
+
+    Positions that attend to earlier ones alone do not see padding on their right. On a CPU the values decide; on a GPU
+    nobody looks at them, because that waits for the GPU and cannot be recorded.
+
+    :param padding: [B, T], True at padding, which lies on one side of each text
+    :param causal: no position attends to a later one
+    :param on_the_left: where padding lies, for a GPU
+    """
+    if padding.device.type == "cpu":
+        return padding if (padding[:, 0] if causal else padding).any() else None
+    return None if causal and not on_the_left else padding
+
+
 class DepthStack(nn.Module):
     """Stack of layers that a depth scheme steps; base of encoder and decoder.
 
@@ -124,6 +148,16 @@ class DepthStack(nn.Module):
         self.choice, sizes = depth_choice(cfg, self.stack).without_unused_options(), getattr(cfg, self.stack)
         kinds = self.layers[0].kinds if len(self.layers) else {}
         self.grouping = self.choice.grouping(kinds)
+        first_block, function = 0, self.choice.function
+        if self.choice.is_lstm:  # its scheme reads all attentions of a layer at once
+            self.grouping, function = (
+                [(tuple(name for names, _ in self.grouping for name in names), True)],
+                "attentions",
+            )
+        for index, layer in enumerate(self.layers):
+            is_stepped = index in self.choice.stepped_layers(len(self.layers))
+            blocks = self.grouping if is_stepped else [(tuple(layer), False)]
+            first_block = layer.place(index, blocks, first_block, function)
         activation, inner_dropout = feed_forward_options(cfg)
         hidden = HiddenSizes(sizes.ffn_embed_dim, activation, cfg.dropout, inner_dropout)
         self.scheme = build_scheme(self.choice, len(self.layers), kinds, self.layer_width(cfg), hidden)
@@ -135,9 +169,8 @@ class DepthStack(nn.Module):
         self.compiled = cfg.compile and not cfg.ode_options_saved
         if self.compiled:
             compile_sublayers(self.layers)  # type: ignore[arg-type]
-        self.observers: list[LayerObserver] = []
-        # Index of a layer -> a function that takes the layer's place, see step_layers.
-        self.replacements: dict[int, nn.Module] = {}
+        # Called with the logarithms of the probabilities [B, T, words] that a criterion reads.
+        self.see_log_probabilities: Callable[[Tensor], None] | None = None
         may_change = cfg.ode_options_saved or bool(getattr(cfg, "finetune_from_model", None))
         # fairseq does arithmetic with every tensor of a checkpoint, except for those with "version" in their names.
         fixed = {name: getattr(cfg, name) for name in self.fixed_options}
@@ -148,9 +181,10 @@ class DepthStack(nn.Module):
 
         Parameters, their gradients and the layers' states stay in float32, as with fairseq's ``--amp`` on a GPU.
         """
-        if not (self.training and self.trains_in_bfloat16):
-            return super().forward(*inputs, **options)
-        with torch.autocast("cpu", torch.bfloat16):
+        with (
+            _without_cudnn_attention(),
+            torch.autocast("cpu", torch.bfloat16, self.training and self.trains_in_bfloat16),
+        ):
             return super().forward(*inputs, **options)
 
     @property
@@ -163,13 +197,13 @@ class DepthStack(nn.Module):
 
     @property
     def is_observed(self) -> bool:
-        """True if an observer is to see what the stack computes."""
-        return any(observer.active for observer in self.observers)
+        """True if somebody wants to see the probabilities."""
+        return self.see_log_probabilities is not None
 
     def is_replayable(self, positions: int) -> bool:
         """Tell whether a training step with this number of positions may be replayed from a recording.
 
-        Observers would see nothing, an adaptive softmax selects by value, and what activation checkpointing computes
+        Nobody would see the probabilities, an adaptive softmax selects by value, and what activation checkpointing computes
         again would get another dropout.
 
         :param positions: rows times the lengths of source and target
@@ -184,85 +218,42 @@ class DepthStack(nn.Module):
         return any((cfg.dropout, cfg.attention_dropout, cfg.activation_dropout, cfg.word_dropout_prob))
 
     @property
-    def needs_whole_batch(self) -> bool:
-        """True if an observer has to see all rows of the batch at once."""
-        return any(observer.whole_batch for observer in self.observers if observer.active)
+    def depth_scheme(self) -> Scheme:
+        """Scheme that steps the layers."""
+        return self.scheme.scheme if isinstance(self.scheme, LayerHistory) else self.scheme
 
-    def step_layers(
-        self,
-        y0: Tensor,
-        contexts: Sequence[LayerContext],
-        padding: Tensor | None = None,
-        observers: Sequence[LayerObserver] = (),
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Step ``y0`` through all layers; with activation checkpointing, training keeps only the states between them.
+    @property
+    def history(self) -> LayerHistory | None:
+        """Layer history, which stands around the scheme in the names of parameters alone."""
+        return self.scheme if isinstance(self.scheme, LayerHistory) else None
 
-        ``replacements[l]`` is evaluated in place of layer l: it maps the layer's inputs [B, T, n·C] to its outputs
-        [B, T, m·C], see :meth:`DepthScheme.layer_inputs` and :meth:`DepthScheme.layer_outputs`.
+    def step_layers(self, y: Tensor, context: Context) -> tuple[Tensor, list[Tensor]]:
+        """Step ``y`` through all layers; with activation checkpointing, training keeps only the states between them.
 
-        :param y0: [B, T, C]
-        :param padding: [B, T], True at padding, for observers
-        :param observers: observers of this pass, beside those of the stack
-        :returns: y_L, and the states that the layers and the end read: y_0, y_1, … [B, T, C] each
+        :param y: [B, T, C]
+        :returns: y_L, and what the layers and the end read: y_0, y_1, … [B, T, C] each
         """
-        active = [observer for observer in (*self.observers, *observers) if observer.active]
-        events = StackEvents(active, self.stack, self.stepped_blocks, padding) if active else None
-        if events is not None and events.attention_observers:
-            contexts = [events.observed_context(index, context) for index, context in enumerate(contexts)]
-
-        first_values = FirstLayerValues(self.value_residual) if self.value_residual is not None else None
-        stepped_layers = self.choice.stepped_layers(len(self.layers))
-
-        def step(index: int, context: LayerContext, depth_state: DepthState) -> DepthState:
-            layer = self.layers[index]
-            grouping = self.grouping if index in stepped_layers else [(tuple(layer), False)]
-            blocks = layer.blocks(context, self.choice.function, grouping)
-            if index in self.replacements:
-                inputs_of_layer = self.scheme.layer_inputs(depth_state)
-                outputs = self.replacements[index](torch.cat(inputs_of_layer, dim=-1)).split(
-                    depth_state.y.size(-1), dim=-1
+        scheme, history, residual, kept = self.depth_scheme, self.history, self.value_residual, []  # type: ignore[var-annotated]
+        earlier: Sequence[Tensor] = ()
+        state = scheme.start(y)
+        if history is not None:
+            y, earlier = history(y)
+        if residual is not None:
+            context = replace(context, value_residual=residual, kept_values=kept)
+        inputs = [y]
+        for layer in self.layers:
+            if self.recompute and self.training:
+                y, state = checkpoint(
+                    layer, y, state, context, scheme, use_reentrant=False, preserve_rng_state=not is_recording()
                 )
-                return self.scheme.skip_layer(outputs, blocks, depth_state)
-            return self.scheme.step(blocks, depth_state)
-
-        def recomputed_step(index: int, context: LayerContext, depth_state: DepthState) -> DepthState:
-            # Only a tensor among the arguments tells PyTorch which GPU's random numbers dropout has to draw again.
-            return checkpoint(
-                lambda tensor: step(index, context, depth_state),
-                depth_state.y,
-                use_reentrant=False,
-                preserve_rng_state=not is_recording(),
-            )
-
-        one_step = recomputed_step if self.recompute and self.training else step
-        depth_state = self.scheme.start(y0)
-        states = [depth_state.y]
-        with self._observed_steps(events):
-            for index in range(len(self.layers)):
-                context = contexts[index] if first_values is None else first_values.context(index, contexts[index])
-                previous, depth_state = depth_state, one_step(index, context, depth_state)
-                if events is not None and events.layer_observers:
-                    inputs, outputs = self.scheme.layer_inputs(previous), self.scheme.layer_outputs(depth_state)
-                    events.report_layer(index, inputs, outputs)
-                states.append(depth_state.y)
-        if first_values is not None:
-            first_values.values = None  # which the first layer's step, kept to be repeated, would keep in turn
-        return self.scheme.finish(depth_state), states
-
-    @contextmanager
-    def _observed_steps(self, events: StackEvents | None) -> Iterator[None]:
-        """Report what happens within steps, but not again when activation checkpointing repeats them."""
-        if events is None or not events.sees_steps:
-            yield
-            return
-        schemes = [scheme for scheme in self.scheme.modules() if isinstance(scheme, WeighingScheme)]
-        for scheme in schemes:
-            scheme.observer = events
-        try:
-            yield
-        finally:
-            for scheme in schemes:
-                scheme.observer = None
+            else:
+                y, state = layer(y, state, context, scheme)
+            if kept:
+                context = replace(context, first_values=kept.pop(), kept_values=None)
+            if history is not None:
+                y, earlier = history(y, earlier)
+            inputs.append(y)
+        return y, inputs
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
         """Add the settings to parameters without any; fairseq calls this before it loads parameters."""

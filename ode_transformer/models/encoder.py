@@ -5,10 +5,10 @@ from typing import Any
 from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from torch import Tensor, nn
 
-from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.models.depth_stack import DepthStack, seen_padding
 from ode_transformer.models.layers import build_layer
 from ode_transformer.nn import (
-    AttentionContext,
+    Context,
     Layer,
     SubLayerKind,
     WordDropout,
@@ -50,10 +50,10 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
             token_embeddings = self.word_dropout(self.embed_tokens(src_tokens))
         y0, embedding = self.forward_embedding(src_tokens, token_embeddings)  # [B, S, C] each
         y0 = y0.masked_fill(padding.unsqueeze(-1), 0)
-        length = src_tokens.size(1)
-        mask = attention_mask(length, length, src_tokens.device, padding, choice=self.choice.attention)
-        context = {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
-        y, states = self.step_layers(y0, [context] * len(self.layers), padding)
+        length, choice = src_tokens.size(1), self.choice.attention
+        mask = attention_mask(length, length, y0.device, seen_padding(padding), choice=choice, dtype=y0.dtype)
+        context = Context({SubLayerKind.SELF_ATTENTION: mask}, padding=padding)
+        y, states = self.step_layers(y0, context)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         return {

@@ -21,10 +21,6 @@ from ode_transformer.nn import (
     COMBINATIONS,
     REDUCTIONS,
     STACKS,
-    LastAttentionWeights,
-    LayerId,
-    SubLayerKind,
-    observing,
 )
 from ode_transformer.support.arguments import non_negative_int
 
@@ -125,15 +121,12 @@ class ReformerModel(ODETransformerModel):
         :param prev_output_tokens: [B, T]
         :returns: for each map the names of its axes, the last one attended over, and weights [B, *axes]
         """
-        kinds = SubLayerKind.TARGET_ATTENTION, SubLayerKind.SOURCE_ATTENTION
-        last = LastAttentionWeights(LayerId("decoder", self.decoder.num_layers), *kinds)
-        with observing(self, last):
-            _, extra = self(src_tokens, src_lengths, prev_output_tokens)
-        target, source = (last.weights[kind].mean(dim=2) for kind in kinds)
+        encoder_out = self.encoder(src_tokens, src_lengths)
+        target, source, reduction = self.decoder.attention_maps(prev_output_tokens, encoder_out)
         return {
             "attention over the source": (("target", "source", "source"), source),
             "attention over the target": (("source", "target", "prefix"), target),
-            "reduction": (("target", "source"), extra["attn"][0]),
+            "reduction": (("target", "source"), reduction),
         }
 
 

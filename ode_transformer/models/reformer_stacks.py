@@ -11,7 +11,7 @@ Axes: B batch, S source, T target, C channels. A grid is [B, S, T, C].
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,16 +23,16 @@ from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.graphs import is_recording
 from ode_transformer.models.decoder import ODETransformerDecoder
+from ode_transformer.models.depth_stack import seen_padding
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.layers import build_joint_layer
 from ode_transformer.nn import (
-    AttentionContext,
     Cache,
+    Context,
     Layer,
-    LayerCaches,
-    LayerContext,
     Linear,
     Reduction,
+    StepMasks,
     SubLayerKind,
     attention_mask,
     joint_representation,
@@ -156,6 +156,7 @@ class ReformerDecoder(ODETransformerDecoder):
     """
 
     fixed_options = ("joint_input",)
+    computes_fixed_steps = False  # most of a grid with room for more positions would be masked
 
     def __init__(
         self,
@@ -199,18 +200,12 @@ class ReformerDecoder(ODETransformerDecoder):
         :raises ValueError: in training, if a single pair has more positions than ``--max-joint-cells``
         """
         assert encoder_out is not None  # there is no grid without a source
-        pairs = Pairs(
-            encoder_out["encoder_out"][0].transpose(0, 1).contiguous(),  # the memory layout of the grid
-            encoder_out["encoder_padding_mask"][0],
-            self._embed(prev_output_tokens, incremental_state),
-            prev_output_tokens.eq(self.padding_idx),
-        )
+        pairs = self._pairs(prev_output_tokens, encoder_out, incremental_state)
         reported = alignment_layer is not None or not self.training
         compute = partial(self._compute_grid, causal=not full_context_alignment, reported=reported)
         caches = None if incremental_state is None else self._caches(incremental_state)
         # A decoding step computes one line of positions, small beside its caches: no need to divide the batch.
-        undivided = caches is not None or self.needs_whole_batch
-        if undivided or not self.cfg.max_joint_cells or pairs.positions <= self.cfg.max_joint_cells:
+        if caches is not None or not self.cfg.max_joint_cells or pairs.positions <= self.cfg.max_joint_cells:
             y, attention = compute(pairs, caches)
         else:
             y, attention = self._compute_by_parts(compute, pairs)
@@ -224,10 +219,33 @@ class ReformerDecoder(ODETransformerDecoder):
         divided = positions > self.cfg.max_joint_cells > 0
         return super().is_replayable(positions) and not (divided and self.drops_out)
 
-    @property
-    def computes_fixed_steps(self) -> bool:
-        """False: most of a grid with room for more positions would be masked."""
-        return False
+    def attention_maps(
+        self, prev_output_tokens: Tensor, encoder_out: dict[str, list[Tensor]]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return weights of the last layer and of the reduction, mean over the heads.
+
+        :returns: along the target [B, S, T, T], along the source [B, T, S, S], of the reduction [B, T, S]
+        """
+        kinds, last = (SubLayerKind.TARGET_ATTENTION, SubLayerKind.SOURCE_ATTENTION), self.num_layers - 1
+        weights: dict[tuple[int, SubLayerKind], list[Tensor]] = {(last, kind): [] for kind in kinds}
+        pairs = self._pairs(prev_output_tokens, encoder_out, None)
+        _, reduction = self._compute_grid(pairs, None, causal=True, reported=True, weights=weights)
+        assert reduction is not None
+        target, source = (weights[last, kind][-1].mean(dim=2) for kind in kinds)
+        return target, source, reduction
+
+    def _pairs(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]],
+        incremental_state: dict[str, Any] | None,
+    ) -> Pairs:
+        return Pairs(
+            encoder_out["encoder_out"][0].transpose(0, 1).contiguous(),  # the memory layout of the grid
+            encoder_out["encoder_padding_mask"][0],
+            self._embed(prev_output_tokens, incremental_state),
+            prev_output_tokens.eq(self.padding_idx),
+        )
 
     def _compute_by_parts(self, compute: ComputeGrid, pairs: Pairs) -> tuple[Tensor, Tensor | None]:
         """Compute the grids of a few rows at a time; training recomputes each part in the backward pass.
@@ -267,26 +285,36 @@ class ReformerDecoder(ODETransformerDecoder):
         return torch.cat([features for features, _ in results]), torch.cat(weights) if weights else None
 
     def _compute_grid(
-        self, pairs: Pairs, caches: dict[str, Cache] | None, causal: bool, reported: bool
+        self,
+        pairs: Pairs,
+        caches: dict[str, Cache] | None,
+        causal: bool,
+        reported: bool,
+        weights: Mapping[tuple[int, SubLayerKind], list[Tensor]] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the grid and its reduction: features [B, T, C] and, if ``reported``, attention [B, T, S]."""
+        """Compute the grid and its reduction: features [B, T, C] and, if ``reported``, attention [B, T, S].
+
+        :param weights: lists for weights of attention, by layer and kind
+        """
         source, source_padding, target, target_padding = pairs
-        device, choice = source.device, self.choice.attention
-        queries, keys, length = target.size(1), target_padding.size(1), source.size(1)
-        target_mask = attention_mask(queries, keys, device, target_padding[:, None], causal, choice)
-        source_mask = attention_mask(length, length, device, source_padding[:, None], choice=choice)
+        device, dtype, choice = source.device, source.dtype, self.choice.attention
+        keys, length = target_padding.size(1), source.size(1)
 
-        def context(layer: int) -> LayerContext:
-            layer_caches = None if caches is None else LayerCaches(caches, layer)
-            return {
-                SubLayerKind.TARGET_ATTENTION: AttentionContext(target_mask, caches=layer_caches),
-                # The new line of positions attends within itself: there is nothing to cache.
-                SubLayerKind.SOURCE_ATTENTION: AttentionContext(source_mask),
-            }
+        def lines(padding: Tensor | None) -> Tensor | None:
+            """[B, D] -> [B, 1, D]"""
+            return None if padding is None else padding[:, None]
 
+        seen = seen_padding(target_padding, causal, self.left_padded)
+        if caches is None:
+            target_mask = attention_mask(target.size(1), keys, device, lines(seen), causal, choice, dtype)
+        else:
+            seen = seen if seen is None else seen[:, None].expand(-1, length, -1)
+            target_mask = StepMasks(self.heads).over_target(keys, device, seen, choice)
+        source_mask = attention_mask(length, length, device, lines(seen_padding(source_padding)), False, choice, dtype)
+        masks = {SubLayerKind.TARGET_ATTENTION: target_mask, SubLayerKind.SOURCE_ATTENTION: source_mask}
         grid = joint_representation(source, target, self.cfg.joint_combination)  # [B, S, T, C]
         padding = source_padding[:, :, None] | target_padding[:, None, -target.size(1) :]  # [B, S, T]
-        y, _ = self.step_layers(grid, [context(layer) for layer in range(self.num_layers)], padding)
-        weights: list[Tensor] = []
-        y = self.reduction(y, source_padding, weights if reported else None)  # [B, T, C]
-        return y, weights[0] if reported else None
+        y, _ = self.step_layers(grid, Context(masks, padding=padding, caches=caches, weights=weights or {}))
+        reported_weights: list[Tensor] = []
+        y = self.reduction(y, source_padding, reported_weights if reported else None)  # [B, T, C]
+        return y, reported_weights[0] if reported else None

@@ -9,6 +9,7 @@ from ode_transformer.nn.checkpoint_settings import (
     settings_change,
 )
 from ode_transformer.nn.compatibility import refusal, refused_stack
+from ode_transformer.nn.context import Context, SubLayerKind
 from ode_transformer.nn.decoding_step import FIXED_STEP, PLAIN_SEARCH, FixedCache, FixedStep, PlainSearch, StepMasks
 from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
 from ode_transformer.nn.depth_wise_lstm import (
@@ -38,28 +39,11 @@ from ode_transformer.nn.key_value_cache import (
     equal_runs,
     select_entries,
 )
-from ode_transformer.nn.layer import (
-    FUNCTIONS,
-    SCOPES,
-    AttentionContext,
-    Layer,
-    LayerCaches,
-    LayerContext,
-)
+from ode_transformer.nn.layer import FUNCTIONS, SCOPES, STACKS, BlockId, Layer, LayerId
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.linear import ONEDNN_LINEAR, Linear, linear_map
-from ode_transformer.nn.observers import (
-    STACKS,
-    BlockId,
-    LastAttentionWeights,
-    LayerId,
-    LayerObserver,
-    StackEvents,
-    observable_stacks,
-    observing,
-)
-from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_index
+from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_offsets
 from ode_transformer.nn.scheme import build_scheme
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention
-from ode_transformer.nn.sublayers import FeedForward, SubLayer, SubLayerKind
-from ode_transformer.nn.value_residual import VALUE_RESIDUALS, FirstLayerValues, ValueResidual
+from ode_transformer.nn.sublayers import FeedForward, SubLayer
+from ode_transformer.nn.value_residual import VALUE_RESIDUALS, ValueResidual

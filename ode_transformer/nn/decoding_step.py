@@ -1,24 +1,105 @@
-"""Masks of decoding steps, of which a step computes only what has changed, and steps that CUDA graphs can repeat.
+"""Decoding steps: attention of a single query, masks of which a step computes only what has changed, and fixed steps.
 
 A fixed step has equal shapes and reads and writes the same memory, as CUDA graphs need. Its cache has room for more
 positions than there are: a step writes where its position says and attends to the whole room, and a mask hides the
 positions to come. Caches are reordered when a step writes them, so that it contains this, too.
 
-Axes: B batch, H heads, T positions, C channels.
+Axes: B batch, H heads, T target positions, S keys, C channels, k rows that share an encoder output.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ode_transformer.nn.attention_scores import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
-from ode_transformer.nn.key_value_cache import KeyValueCache
-from ode_transformer.nn.relative_position import relative_index
+from ode_transformer.nn.attention_scores import (
+    MASKED,
+    PLAIN_ATTENTION,
+    AttentionChoice,
+    AttentionMask,
+    attention_mask,
+    softmax,
+)
+from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
+from ode_transformer.nn.relative_position import relative_offsets
+
+if TYPE_CHECKING:
+    from ode_transformer.nn.attention import MultiheadAttention
 
 # Keys among fairseq's incremental states
 FIXED_STEP = "fixed_step"
 PLAIN_SEARCH = "plain_search"
+
+
+def attend_from_last_position(
+    attention: MultiheadAttention,
+    x: Tensor,
+    mask: AttentionMask,
+    cache: Cache,
+    source: Tensor | None = None,
+    weights: list[Tensor] | None = None,
+    change_values: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Compute an attention for a single query by few operators, whose calls take longer than what they compute.
+
+    Heads are one more batch axis of products of matrices.
+
+    :param x: [B, .., 1, C]
+    :param mask: of a step, whose bias is [B · .. · H, 1, S], fewer rows where rows share keys
+    :param cache: self-attention appends keys and values; those of the encoder output are computed once
+    :param source: [B/k, S, encoder_dim]
+    :param weights: list to which the attention weights [B, .., H, 1, S] are appended
+    :param change_values: maps the values [B, .., H, 1, C/H] of ``x``
+    :returns: [B, .., 1, C]
+    """
+    *batch, _, dim = x.shape
+    heads, factor = attention.heads, 1.0
+    bias = None if mask.bias is None else mask.bias.to(x.dtype)
+    if isinstance(cache, KeyValueCache):
+        projected = attention.in_proj(x).view(1, *batch, 3, heads, dim // heads).movedim(-3, 1)  # [1, 3, B, .., H, C/H]
+        query, added = projected[:, 0].reshape(-1, 1, dim // heads), projected[:, 1:]  # [B · .. · H, 1, C/H]
+        if change_values is not None:
+            values = change_values(projected[0, 2].unsqueeze(-2)).squeeze(-2)
+            added = torch.stack([projected[0, 1], values])[None]
+        cache.write(added.detach())
+        if attention.relative_keys is not None:
+            assert mask.offsets is not None
+            positions, factor = attention.relative_keys(query, mask.offsets), attention.scale
+            bias = positions if bias is None else positions + bias
+    else:
+        rows = len(x)
+        if not cache:
+            assert source is not None
+            key, value = attention.split_heads(attention.kv_proj(source), 2)
+            cache.store(key, value, rows)
+        query = attention.q_proj(x).view(rows // cache.run, cache.run, heads, -1)  # [B/k, k, H, C/H]
+        query = query.transpose(1, 2).reshape(-1, cache.run, dim // heads)  # [B/k · H, k, C/H]
+    key, value = cache.read_heads()
+    if bias is None:
+        scores = torch.bmm(query * attention.scale, key)  # [.. · H, 1 or k, S]
+    else:
+        scores = torch.baddbmm(bias, query, key, beta=factor, alpha=attention.scale)
+    probabilities = softmax(scores)
+
+    def by_row(y: Tensor) -> Tensor:
+        """[.. · H, 1 or k, S or C/H] -> [B, .., H, 1, S or C/H]"""
+        if isinstance(cache, EncoderCache):
+            y = y.view(len(x) // cache.run, heads, cache.run, -1).transpose(1, 2)  # [B/k, k, H, S or C/H]
+        return y.reshape(*batch, heads, 1, y.size(-1))
+
+    if weights is not None:
+        weights.append(by_row(probabilities))
+    if attention.dropout.active:  # of --retain-dropout
+        probabilities = attention.dropout(by_row(probabilities)).view(probabilities.shape)
+    out = torch.bmm(probabilities, value)
+    if attention.relative_values is not None:
+        assert mask.offsets is not None
+        out = out + attention.relative_values(probabilities, mask.offsets)
+    return attention.out_proj(by_row(out).reshape(x.shape))
 
 
 @dataclass
@@ -34,10 +115,14 @@ class PlainSearch:
 
 
 class StepMasks:
-    """Masks of one query, the last target position, through the steps of a search."""
+    """Masks of one query, the last target position, through the steps of a search.
 
-    def __init__(self) -> None:
-        self._offsets: Tensor | None = None  # relative index of the last of many positions
+    :param heads: H
+    """
+
+    def __init__(self, heads: int) -> None:
+        self._heads = heads
+        self._offsets: Tensor | None = None  # of the last of many positions, [1, T]
         self._source: tuple[Tensor, AttentionMask] | None = None  # padding, and its mask
 
     def over_target(
@@ -50,25 +135,33 @@ class StepMasks:
         """Return the mask of self-attention.
 
         :param keys: T, the number of target positions so far
-        :param padding: of them, [B, T], True at padding; None for no padding
+        :param padding: of them, [B, .., T], True at padding; None for no padding
         :param choice: variant of the attention
         """
-        masked, clip = attention_mask(1, keys, device, padding).masked_pairs, choice.max_relative_positions
+        bias, clip = None if padding is None else self._by_head(padding), choice.max_relative_positions
         if not clip:
-            return AttentionMask(masked)  # [B, 1, 1, T]
-        if self._offsets is None or len(self._offsets) < keys:
+            return AttentionMask(bias)
+        if self._offsets is None or self._offsets.size(1) < keys:
             room = 2 * keys + 62
-            self._offsets = relative_index(torch.tensor([room - 1], device=device), room, clip)
-        return AttentionMask(masked, self._offsets[-keys:])
+            self._offsets = relative_offsets(torch.tensor([room - 1], device=device), room, clip)
+        return AttentionMask(bias, self._offsets[:, -keys:])
 
-    def over_source(self, padding: Tensor) -> AttentionMask:
+    def over_source(self, padding: Tensor | None) -> AttentionMask:
         """Return the mask of attention to the encoder output, the last one if ``padding`` is the same tensor.
 
-        :param padding: [B, S], True at padding
+        :param padding: [B, S], True at padding; None for no padding
         """
+        if padding is None:
+            return AttentionMask()
         if self._source is None or self._source[0] is not padding:
-            self._source = padding, attention_mask(1, padding.size(1), padding.device, padding)
+            self._source = padding, AttentionMask(self._by_head(padding))
         return self._source[1]
+
+    def _by_head(self, padding: Tensor) -> Tensor:
+        """[B, .., S] -> [B · .. · H, 1, S]"""
+        bias = attention_mask(1, padding.size(-1), padding.device, padding).bias
+        assert bias is not None
+        return bias.expand(*padding.shape[:-1], self._heads, -1, -1).flatten(0, -3)
 
 
 class FixedStep:
@@ -96,8 +189,9 @@ class FixedStep:
     def mask(self, choice: AttentionChoice) -> AttentionMask:
         """Return the mask of self-attention, a variant of which is ``choice``."""
         later = torch.arange(self.room, device=self.position.device) > self.position  # [T]
+        bias = torch.zeros((), device=later.device).masked_fill(later[None, None], MASKED)
         clip = choice.max_relative_positions
-        return AttentionMask(later[None, None, None], relative_index(self.position, self.room, clip) if clip else None)
+        return AttentionMask(bias, relative_offsets(self.position, self.room, clip) if clip else None)
 
 
 class FixedCache(KeyValueCache):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ode_transformer.nn.attention_scores import AttentionChoice
+from ode_transformer.nn.context import SubLayerKind
 from ode_transformer.nn.depth_wise_lstm import LSTM, LSTMChoice
 from ode_transformer.nn.layer import Group, groups
-from ode_transformer.nn.sublayers import SubLayerKind
 from ode_transformer.numerics import (
     LEARNED,
     RECURRENCES,

@@ -24,6 +24,7 @@ Later code of the authors' toolkit (hfxunlp/transformer) merges in another way, 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,7 @@ from torch.nn.functional import layer_norm, relu
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.nn.linear import linear
 from ode_transformer.nn.sublayers import FeedForward
-from ode_transformer.numerics import Block, DepthScheme, DepthState, reserve_scheme_name
+from ode_transformer.numerics import Field, Scheme, module_of_block, reserve_scheme_name
 
 LSTM = "dlstm"  # value of the scheme flags
 reserve_scheme_name(LSTM)
@@ -81,7 +82,7 @@ class Gates(nn.Module):
     def __init__(self, dim: int, forget_bias: float = 0.0, inputs: int = 2) -> None:
         super().__init__()
         self.projection = linear(inputs * dim, 3 * dim)
-        for weight in self.projection.weight.data.chunk(3):  # three matrices in one
+        for weight in self.projection.weight.detach().chunk(3):  # three matrices in one
             nn.init.xavier_uniform_(weight)
         self.weight = nn.Parameter(torch.ones(3, dim))
         self.bias = nn.Parameter(torch.tensor([0.0, forget_bias, 0.0])[:, None].repeat(1, dim))
@@ -116,17 +117,23 @@ class OneLayer(nn.Module):
         return self.activation(self.layer_norm(self.projection(v)))
 
 
-class DepthWiseLSTM(DepthScheme):
-    """Scheme that passes output and cell, its memory, through layers whose blocks are their attentions.
+class Cell(NamedTuple):
+    """State of a depth-wise LSTM: c [.., dim]."""
 
-    :param attentions: number of blocks of a layer
+    cell: Tensor
+
+
+class DepthWiseLSTM(Scheme):
+    """Scheme that passes output and cell through layers of attentions.
+
+    :param attentions: number of attentions of a layer
     """
 
     def __init__(self, choice: LSTMChoice, layers: int, attentions: int, dim: int, sizes: HiddenSizes) -> None:
         super().__init__()
         gates = layers if choice.share == "none" else 1
         hidden = 1 if choice.share == "all" else layers
-        inputs = choice.inputs(attentions)
+        self.attentions, inputs = attentions, choice.inputs(attentions)
         self.gates = nn.ModuleList(Gates(dim, choice.forget_bias, inputs) for _ in range(gates))
         self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes, inputs) for _ in range(hidden))
         concatenate = choice.merge == "concat" and attentions > 1
@@ -135,22 +142,20 @@ class DepthWiseLSTM(DepthScheme):
         self.embedding_first = choice.first_cell == "embedding"
         self.first_cell = nn.Parameter(torch.zeros(dim)) if choice.first_cell == "learned" else None
 
-    def start(self, y0: Tensor) -> DepthState:
-        # Views here and in ``step``: the cell's gradient is then that of what reads it, without the output's.
+    def start(self, y0: Tensor) -> Cell:
         if self.embedding_first:
-            return DepthState(y0.view_as(y0), memory=(y0.view_as(y0),))
-        cell = torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0)
-        return DepthState(y0, memory=(cell,))
+            return Cell(y0)
+        return Cell(torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0))
 
-    def step(self, layer: Sequence[Block], depth_state: DepthState) -> DepthState:
-        y, (cell,), depth = depth_state.y, depth_state.memory, depth_state.depth
+    def forward(self, f: Field, y: Tensor, state: Cell, block: int) -> tuple[Tensor, Cell]:
+        """Step one layer, of which f(y, i) is attention i."""
         attended: list[Tensor] = []
-        for attention in layer:
-            attended.append(attention.field(sum(attended, start=y)))
-        v = torch.cat([*self._merge(attended, y, depth), y], dim=-1)  # [.., n·dim]
-        i, f, g = _module_of_layer(self.gates, depth)(v)  # [.., dim] each
-        cell = torch.addcmul(cell * f, _module_of_layer(self.hidden, depth)(v), i)
-        return DepthState(cell * g, depth + 1, memory=(cell.view_as(cell),))
+        for attention in range(self.attentions):
+            attended.append(f(sum(attended, start=y), attention))
+        v = torch.cat([*self._merge(attended, y, block), y], dim=-1)  # [.., n·dim]
+        i, forget, g = module_of_block(self.gates, block)(v)  # [.., dim] each
+        cell = torch.addcmul(state.cell * forget, module_of_block(self.hidden, block)(v), i)
+        return cell * g, Cell(cell)
 
     def _merge(self, attended: Sequence[Tensor], y: Tensor, depth: int) -> Sequence[Tensor]:
         """Return the vectors of v beside o', [.., dim] each."""
@@ -160,11 +165,3 @@ class DepthWiseLSTM(DepthScheme):
             return attended
         total = sum(attended[1:], start=attended[0])
         return [total + y if self.merge == "residual" else total]
-
-    def skip_layer(self, outputs: Sequence[Tensor], layer: Sequence[Block], depth_state: DepthState) -> DepthState:
-        return DepthState(outputs[0], depth_state.depth + 1, memory=tuple(outputs[1:]))  # depth counts layers here
-
-
-def _module_of_layer(modules: nn.ModuleList, depth: int) -> nn.Module:
-    """Return the module of a layer, or the one that all layers share."""
-    return modules[depth if len(modules) > 1 else 0]

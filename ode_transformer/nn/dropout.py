@@ -58,7 +58,7 @@ class Dropout(nn.Module):
 def dropout(x: Tensor, probability: float) -> Tensor:
     """Zero each element with ``probability`` and divide the others by what remains of 1."""
     threshold = round(probability * _LEVELS)
-    if x.device.type != "cpu" or torch.compiler.is_compiling() or threshold in (0, _LEVELS):
+    if x.device.type != "cpu" or threshold in (0, _LEVELS):
         return nn.functional.dropout(x, probability, training=True)
     result: Tensor = _Dropout.apply(x, threshold)
     return result

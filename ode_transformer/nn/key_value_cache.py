@@ -28,21 +28,11 @@ class KeyValueCache:
         """Return T, the number of positions."""
         return self.length
 
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Return keys and values, [B, .., H, T, C/H] each."""
-        key, value = self.positions[: len(self)].movedim(0, -2).unbind()
-        return key, value
-
     def read_heads(self) -> tuple[Tensor, Tensor]:
         """Return the keys [B·H, C/H, T] and values [B·H, T, C/H] of heads, for products of matrices."""
         positions = self.positions[: len(self)]
         positions = positions.view(len(positions), 2, -1, positions.size(-1))  # [T, 2, B·H, C/H]
         return positions[:, 0].permute(1, 2, 0), positions[:, 1].transpose(0, 1)
-
-    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add positions, [B, .., H, T, C/H], and return all of them as :meth:`read` does."""
-        self.write(torch.stack([key.detach(), value.detach()]).movedim(-2, 0))
-        return self.read()
 
     def write(self, added: Tensor) -> None:
         """Add positions of the keys and values, [T, 2, B, .., H, C/H]."""

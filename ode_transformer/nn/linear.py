@@ -51,7 +51,6 @@ def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
         and x.numel() * weight.size(0) >= _FEW_PRODUCTS
         and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
     )
 
 

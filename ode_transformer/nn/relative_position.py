@@ -12,16 +12,13 @@ import torch
 from torch import Tensor, nn
 
 
-def relative_index(queries: Tensor, keys: int, clip: int) -> Tensor:
-    """Return for each pair (i, j) the flat index of query i and offset j − i in a query-by-offset table.
+def relative_offsets(queries: Tensor, keys: int, clip: int) -> Tensor:
+    """Return o_ij of each pair, [T, S].
 
     :param queries: positions of the queries, [T]
     :param keys: S, the number of positions that they attend to
-    :returns: LongTensor [T · S] of indices into a table [T · (2 clip + 1)]
     """
-    offset = (torch.arange(keys, device=queries.device) - queries[:, None]).clamp(-clip, clip) + clip  # [T, S]
-    row = torch.arange(len(queries), device=queries.device)[:, None] * (2 * clip + 1)  # [T, 1]
-    return (row + offset).reshape(-1)  # [T · S]
+    return (torch.arange(keys, device=queries.device) - queries[:, None]).clamp(-clip, clip) + clip
 
 
 class _OffsetTable(nn.Module):
@@ -38,28 +35,26 @@ class _OffsetTable(nn.Module):
 
 
 class RelativePositionKeys(_OffsetTable):
-    """Table A, which adds to the attention scores; :func:`attention_scores` reads it."""
+    """Table A, which adds to the attention scores."""
 
-    def of_heads(self, query: Tensor, index: Tensor) -> Tensor:
-        """Return the addend of the scores for one query of each head, not scaled.
+    def forward(self, query: Tensor, offsets: Tensor) -> Tensor:
+        """Return q_i · A[o_ij], [.., T, head_dim] -> [.., T, S].
 
-        :param query: [B · H, 1, head_dim]
-        :param index: from :func:`relative_index`, [S]
-        :returns: [B · H, 1, S]
+        :param offsets: o_ij, [T, S]
         """
-        return torch.mm(query[:, 0], self.weight.t()).index_select(1, index)[:, None]
+        products = query @ self.weight.t().to(query.dtype)  # [.., T, 2k + 1]
+        return products.gather(-1, offsets.expand(*products.shape[:-2], -1, -1))
 
 
 class RelativePositionValues(_OffsetTable):
     """Table B, which adds to the attended values."""
 
-    def forward(self, probabilities: Tensor, index: Tensor) -> Tensor:
-        """Return the addend of the attended values.
+    def forward(self, probabilities: Tensor, offsets: Tensor) -> Tensor:
+        """Return Σ_j p_ij B[o_ij], [.., T, S] -> [.., T, head_dim].
 
-        :param probabilities: attention weights [.., H, T, S]
-        :returns: [.., H, T, head_dim]
+        :param probabilities: attention weights
+        :param offsets: o_ij, [T, S]
         """
-        *batch, length, _ = probabilities.shape
-        pairs = probabilities.reshape(-1, len(index))  # [ΠH, T · S]
-        sums = pairs.new_zeros(len(pairs), length * len(self.weight)).index_add(1, index, pairs)  # [ΠH, T · (2k+1)]
-        return torch.matmul(sums.view(*batch, length, -1), self.weight)  # [.., H, T, head_dim]
+        sums = probabilities.new_zeros(*probabilities.shape[:-1], len(self.weight))  # [.., T, 2k + 1]
+        sums = sums.scatter_add(-1, offsets.expand_as(probabilities), probabilities)
+        return sums @ self.weight.to(probabilities.dtype)

@@ -6,14 +6,14 @@ from typing import Any
 from torch import nn
 
 from ode_transformer.nn.compatibility import refusal
+from ode_transformer.nn.context import SubLayerKind
 from ode_transformer.nn.depth_choice import DepthChoice
 from ode_transformer.nn.depth_wise_lstm import DepthWiseLSTM, HiddenSizes
 from ode_transformer.nn.layer_history import LayerHistory
-from ode_transformer.nn.sublayers import SubLayerKind
 from ode_transformer.numerics import (
-    DepthScheme,
     Recurrence,
     RungeKutta,
+    Scheme,
     build_coefficients,
     get_tableau,
 )
@@ -21,8 +21,8 @@ from ode_transformer.numerics import (
 
 def build_scheme(
     choice: DepthChoice, layers: int, kinds: Mapping[str, SubLayerKind], dim: int, sizes: HiddenSizes | None = None
-) -> DepthScheme:
-    """Build the scheme of a stack.
+) -> Scheme | LayerHistory:
+    """Build the scheme of a stack, within its layer history if it has one.
 
     :param sizes: sizes of the hidden computation of a depth-wise LSTM
     :raises ValueError: with the reason, if the options do not go together
@@ -38,7 +38,7 @@ def build_scheme(
     if stages is not None:
         options_of_gate = choice.gate_sum, choice.gate_start
         coefficients = [build_coefficients(choice.coefficients, stages, dim, *options_of_gate) for _ in range(sets)]
-    scheme: DepthScheme
+    scheme: Scheme
     if choice.is_lstm:
         scheme = DepthWiseLSTM(choice.lstm, layers, blocks_of_layer, dim, sizes or HiddenSizes())
     elif isinstance(choice.rule, Recurrence):

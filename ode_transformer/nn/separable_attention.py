@@ -45,7 +45,7 @@ class SeparableAttention(MultiheadAttention):
         )
         self.axis = axis
 
-    def forward(self, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
+    def forward(self, x: Tensor, *arguments: Any, **inputs: Any) -> Tensor:
         """Let the positions of each line attend to one another; further arguments are those of all attentions.
 
         The mask broadcasts to [B, lines, H, D, D]; a cache, for the axis ``target``, holds keys and values [B, S, H, T,
@@ -55,7 +55,7 @@ class SeparableAttention(MultiheadAttention):
         :returns: [B, S, T, C]
         """
         if self.axis == TARGET_AXIS:
-            return super().forward(x, *arguments, **options)
+            return super().forward(x, *arguments, **inputs)
         # One copy that the three projections share; no copy when there is a single target position.
         lines = x.transpose(1, 2).contiguous()  # [B, T, S, C]
-        return super().forward(lines, *arguments, **options).transpose(1, 2)  # [B, S, T, C]
+        return super().forward(lines, *arguments, **inputs).transpose(1, 2)  # [B, S, T, C]

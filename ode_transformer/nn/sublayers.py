@@ -7,26 +7,12 @@ A Macaron layer consists of the same sub-layers, two of which take half a step (
 """
 
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import Any
 
 from torch import Tensor, nn
 
+from ode_transformer.nn.context import Context, SubLayerKind
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.nn.linear import linear
-
-
-class SubLayerKind(Enum):
-    """Kind of a sub-layer; a layer may have several of one kind, such as the two halves of a splitting."""
-
-    SELF_ATTENTION = "self-attention"
-    CROSS_ATTENTION = "cross-attention"
-    TARGET_ATTENTION = "self-attention along the target axis of a grid"
-    SOURCE_ATTENTION = "self-attention along the source axis of a grid"
-    FEED_FORWARD = "feed-forward network"
-
-
-SELF_ATTENTIONS = (SubLayerKind.SELF_ATTENTION, SubLayerKind.TARGET_ATTENTION, SubLayerKind.SOURCE_ATTENTION)
 
 
 class FeedForward(nn.Module):
@@ -60,9 +46,9 @@ class FeedForward(nn.Module):
 
 
 class SubLayer(nn.Module):
-    """Function with layer normalisation, dropout and residual; a call returns f(x), which the residual adds to x.
+    """Function with layer normalisation, dropout and residual; a call returns f(y), which the residual adds to y.
 
-    :param function: maps [.., dim] to [.., dim]; further arguments of a call go to it
+    :param function: maps [.., dim] to [.., dim]
     :param dropout: of the increment
     :param normalize_before: pre-norm; otherwise the sum with the residual is normalised
     :param step_fraction: fraction of a step that the sub-layer takes, a factor of the increment
@@ -83,17 +69,20 @@ class SubLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.kind = kind
+        self.layer, self.name, self.copy = 0, kind.value, 0  # its place in a stack, from 0 on: see ``Layer``
         self.layer_norm = nn.LayerNorm(dim) if normalized else nn.Identity()
         self.function = function
         self.dropout = Dropout(dropout, shared_noise)
         self.normalize_before = normalize_before
         self.step_fraction = step_fraction
 
-    def forward(self, x: Tensor, **arguments: Any) -> Tensor:
-        increment = self.dropout(self.function(self.layer_norm(x) if self.normalize_before else x, **arguments))
+    def forward(self, y: Tensor, context: Context, stage: int = 0) -> Tensor:
+        x = self.layer_norm(y) if self.normalize_before else y
+        inputs = {} if self.kind is SubLayerKind.FEED_FORWARD else context.inputs(self, stage)
+        increment = self.dropout(self.function(x, **inputs))
         return increment if self.step_fraction == 1.0 else self.step_fraction * increment
 
-    def output(self, x: Tensor, **arguments: Any) -> Tensor:
+    def output(self, y: Tensor, context: Context, stage: int = 0) -> Tensor:
         """Return the output of the sub-layer with its residual, [.., dim]."""
-        y = x + self(x, **arguments)
+        y = y + self(y, context, stage)
         return y if self.normalize_before else self.layer_norm(y)

@@ -7,14 +7,8 @@ the first layer keep theirs. In step-by-step decoding the sums are cached; nothi
 Axes: B batch, H heads, T positions, C channels.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
-
-from ode_transformer.nn.layer import LayerContext
-from ode_transformer.nn.sublayers import SubLayerKind
 
 VALUE_RESIDUALS = ("none", "mean", "learned")
 
@@ -36,38 +30,3 @@ class ValueResidual(nn.Module):
             return torch.lerp(first, values, 0.5)
         first_weight, own_weight = self.weight[layer - 1].to(values.dtype).unbind()
         return first_weight * first + own_weight * values
-
-
-class FirstLayerValues:
-    """The first layer's values in one forward pass, and what each layer does with them."""
-
-    def __init__(self, residual: ValueResidual) -> None:
-        self.residual = residual
-        self.values: Tensor | None = None
-
-    def context(self, layer: int, context: LayerContext) -> LayerContext:
-        """Return the context for one step of a layer, whose self-attention keeps or adds the values."""
-        kind = SubLayerKind.SELF_ATTENTION
-        change = self._keep_first() if layer == 0 else self._addition(layer, self.values)
-        return {**context, kind: replace(context[kind], change_values=change)}
-
-    def _keep_first(self) -> Callable[[Tensor], Tensor]:
-        """Return a function that keeps the values of its first call."""
-        is_kept = False
-
-        def keep(values: Tensor) -> Tensor:
-            nonlocal is_kept
-            if not is_kept:
-                self.values, is_kept = values, True
-            return values
-
-        return keep
-
-    def _addition(self, layer: int, first: Tensor | None) -> Callable[[Tensor], Tensor]:
-        """Return a function that adds the first layer's values, which it keeps by itself."""
-
-        def add(values: Tensor) -> Tensor:
-            assert first is not None  # the first layer has been evaluated
-            return self.residual.sum(layer, first, values)
-
-        return add

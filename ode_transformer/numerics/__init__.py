@@ -10,29 +10,19 @@ from ode_transformer.numerics.coefficients import (
     build_coefficients,
     coefficients_refusal,
 )
-from ode_transformer.numerics.depth import (
-    Block,
-    BlockwiseScheme,
-    DepthScheme,
-    DepthState,
-    RecurrenceScheme,
-    RungeKutta,
-    StepObserver,
-    WeighingScheme,
-)
 from ode_transformer.numerics.predictor_corrector import mean_weights
 from ode_transformer.numerics.recurrences import RECURRENCES, Recurrence, register_recurrence
 from ode_transformer.numerics.reference import Reference, solve_to_tolerance
 from ode_transformer.numerics.runge_kutta import (
+    RungeKutta,
     VectorField,
     Weight,
     add_weighted,
-    runge_kutta_step,
     runge_kutta_steps,
-    stage_increments,
     weighted_sum,
 )
-from ode_transformer.numerics.splitting import SPLITTINGS, Flow, Splitting, composed, sequential_increment, split_step
+from ode_transformer.numerics.scheme import Field, Scheme, module_of_block
+from ode_transformer.numerics.splitting import SPLITTINGS, Flow, Splitting, split_step
 from ode_transformer.numerics.tableau import (
     TABLEAUS,
     ButcherTableau,

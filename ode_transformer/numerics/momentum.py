@@ -8,26 +8,23 @@ Nesterov's method (Zimin, Polyanskiy and Rigollet 2026, arXiv 2601.23236), and w
 v is 0, so that μ and β have no effect.
 """
 
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from ode_transformer.numerics.depth import DepthState, RecurrenceScheme
-from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, weighted_sum
+from ode_transformer.numerics.runge_kutta import add_weighted, weighted_sum
+from ode_transformer.numerics.scheme import Field, Scheme
 
 
-@dataclass(frozen=True)
-class MomentumState(DepthState):
-    """Depth state whose memory is v, with μ, β and γ of all blocks, [blocks] each; μ is None for the heavy ball."""
+class Velocity(NamedTuple):
+    """State of a scheme with momentum: v [.., dim]."""
 
-    mu: Tensor | None = field(kw_only=True)
-    beta: Tensor = field(kw_only=True)
-    gamma: Tensor = field(kw_only=True)
+    v: Tensor
 
 
-class Momentum(RecurrenceScheme):
+class Momentum(Scheme):
     """Steps with a velocity.
 
     :param looks_ahead: Nesterov's method, which evaluates F at y + μ v; otherwise the heavy ball, at y
@@ -41,18 +38,14 @@ class Momentum(RecurrenceScheme):
         self.raw_gamma = nn.Parameter(torch.zeros(blocks))
         self.norms = nn.ModuleList(nn.LayerNorm(dim) if normalize_step else nn.Identity() for _ in range(blocks))
 
-    def start(self, y0: Tensor) -> MomentumState:
-        mu = None if self.raw_mu is None else self.raw_mu.sigmoid()
-        beta, gamma = self.raw_beta.sigmoid(), softplus(self.raw_gamma)
-        return MomentumState(y0, memory=(torch.zeros_like(y0),), mu=mu, beta=beta, gamma=gamma)
+    def start(self, y0: Tensor) -> Velocity:
+        return Velocity(torch.zeros_like(y0))
 
-    def step_block(self, field: VectorField, depth_state: DepthState) -> MomentumState:
-        assert isinstance(depth_state, MomentumState)
-        y, (v,), block = depth_state.y, depth_state.memory, depth_state.depth
-        x = y if depth_state.mu is None else add_weighted(y, (depth_state.mu[block],), (v,))
-        v = weighted_sum((depth_state.beta[block], depth_state.gamma[block]), (v, field(x)))
-        v = self.norms[block](v)
-        return replace(depth_state, y=add_weighted(y, (1.0,), (v,)), depth=block + 1, memory=(v,))
+    def forward(self, f: Field, y: Tensor, state: Velocity, block: int) -> tuple[Tensor, Velocity]:
+        gamma, beta = softplus(self.raw_gamma[block]), self.raw_beta[block].sigmoid()
+        x = y if self.raw_mu is None else add_weighted(y, (self.raw_mu[block].sigmoid(),), state)
+        v = self.norms[block](weighted_sum((beta, gamma), (state.v, f(x, 0))))
+        return y + v, Velocity(v)
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         """Return γ, β and μ of a block, those that have an effect."""

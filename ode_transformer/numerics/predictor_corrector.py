@@ -27,39 +27,30 @@ order is 0. Layers are blocks, as elsewhere.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ode_transformer.numerics.coefficients import TableauCoefficients
-from ode_transformer.numerics.depth import (
-    BlockHistory,
-    BlockHistoryScheme,
-    DepthState,
-    RecurrenceScheme,
-    WeighingScheme,
-)
-from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, stage_increments, weighted_sum
+from ode_transformer.numerics.runge_kutta import add_weighted, weighted_sum
+from ode_transformer.numerics.scheme import Field, Scheme, module_of_block
 from ode_transformer.numerics.tableau import ButcherTableau
 
 
-class PredictorCorrectorScheme(WeighingScheme, RecurrenceScheme):
-    """Base of the schemes of this module.
+class Increments(NamedTuple):
+    """State of the increment form: F(y_{n−1}), F(y_{n−2}), …, as far as later blocks read them."""
+
+    earlier: tuple[Tensor, ...] = ()
+
+
+class IncrementCorrection(Scheme):
+    """Increment form.
 
     :param predictor: stages of the prediction
+    :param beta: β_0, β_1, …
     :param iterations: number of corrections, at least 1
     :param coefficients: weights of the stages in the prediction; by default the tableau's
-    """
-
-    def __init__(self, dim: int, predictor: ButcherTableau, iterations: int, coefficients: Sequence[nn.Module]) -> None:
-        super().__init__(coefficients or [TableauCoefficients(predictor, dim)])
-        self.predictor, self.iterations = predictor, iterations
-
-
-class IncrementCorrection(PredictorCorrectorScheme):
-    """Increment form; its memory is F(y_{n−1}), F(y_{n−2}), …, as far as later blocks read them.
-
-    :param beta: β_0, β_1, …
     """
 
     def __init__(
@@ -71,32 +62,47 @@ class IncrementCorrection(PredictorCorrectorScheme):
         iterations: int,
         coefficients: Sequence[nn.Module] = (),
     ) -> None:
-        super().__init__(dim, predictor, iterations, coefficients)
-        self.beta = beta
+        super().__init__()
+        self.coefficients = nn.ModuleList(coefficients or [TableauCoefficients(predictor, dim)])
+        self.predictor, self.iterations, self.beta = predictor, iterations, beta
         # In a stack that is too short for the corrector no block reads an earlier increment.
         self.earlier_increments = max(len(beta) - 2, 0) if blocks > len(beta) - 2 else 0
 
-    def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
-        y, block, earlier = depth_state.y, depth_state.depth, depth_state.memory
-        increments = stage_increments(field, y, self.predictor)
-        prediction = add_weighted(y, self.weigh_stages(block, increments), increments)
-        if len(earlier) < len(self.beta) - 2:
+    def start(self, y0: Tensor) -> Increments:
+        return Increments()
+
+    def forward(self, f: Field, y: Tensor, state: Increments, block: int) -> tuple[Tensor, Increments]:
+        increments: list[Tensor] = []
+        for stage, row in enumerate(self.predictor.a):
+            increments.append(f(add_weighted(y, row, increments), stage))
+        prediction = add_weighted(y, module_of_block(self.coefficients, block)(increments), increments)
+        if len(state.earlier) < len(self.beta) - 2:
             *first, last = self.predictor.b
-            weights, corrected = (last, *first), increments[:-1]
+            weights, corrected = (last, *first), tuple(increments[:-1])
         else:
-            weights, corrected = self.beta, (increments[0], *earlier)[: len(self.beta) - 1]
-        for _ in range(self.iterations):
-            prediction = add_weighted(y, weights, (field(prediction), *corrected))
-        # Views, so that their gradients are those of the steps that read them later, without that of this one.
-        remembered = (increment.view_as(y) for increment in (increments[0], *earlier)[: self.earlier_increments])
-        return DepthState(prediction, block + 1, memory=tuple(remembered))
+            weights, corrected = self.beta, (increments[0], *state.earlier)[: len(self.beta) - 1]
+        for stage in range(self.predictor.stages, self.predictor.stages + self.iterations):
+            prediction = add_weighted(y, weights, (f(prediction, stage), *corrected))
+        return prediction, Increments((increments[0], *state.earlier)[: self.earlier_increments])
 
 
-class OutputCorrection(PredictorCorrectorScheme, BlockHistoryScheme):
+class Outputs(NamedTuple):
+    """State of the output form.
+
+    :param earlier_sum: Σ_{i≤n} W[n + 1, i] s_i, what the next correction reads
+    :param history: s_0 … s_n
+    """
+
+    earlier_sum: Tensor
+    history: tuple[Tensor, ...]
+
+
+class OutputCorrection(Scheme):
     """Output form, with W as ``weight`` and W' as ``output_weight``, which start at the mean.
 
-    Its history is s_0 … s_n; its memory Σ_{i≤n} W[n + 1, i] s_i, what the next correction reads of them. The outputs of
-    a layer are u(c) of its blocks, before they are normalised.
+    :param predictor: stages of the prediction
+    :param iterations: number of corrections, at least 1
+    :param coefficients: weights of the stages in the prediction; by default the tableau's
     """
 
     def __init__(
@@ -107,47 +113,41 @@ class OutputCorrection(PredictorCorrectorScheme, BlockHistoryScheme):
         iterations: int,
         coefficients: Sequence[nn.Module] = (),
     ) -> None:
-        super().__init__(dim, predictor, iterations, coefficients)
+        super().__init__()
+        self.coefficients = nn.ModuleList(coefficients or [TableauCoefficients(predictor, dim)])
+        self.predictor, self.iterations = predictor, iterations
         self.weight = nn.Parameter(mean_weights(blocks))
         self.output_weight = nn.Parameter(mean_weights(blocks))
         self.predicted_norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(blocks))
         self.corrected_norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(blocks))
 
-    def start(self, y0: Tensor) -> BlockHistory:
-        # A view, so that its gradient is that of what reads x_1, without that of the sums over s_0.
-        return BlockHistory(y0.view_as(y0), memory=(self._earlier_sum((y0,)),), history=(y0,))
+    def start(self, y0: Tensor) -> Outputs:
+        return Outputs(self._earlier_sum((y0,)), (y0,))
 
-    def step_block(self, field: VectorField, depth_state: DepthState) -> BlockHistory:
-        assert isinstance(depth_state, BlockHistory)
-        block, (earlier_sum,) = depth_state.depth, depth_state.memory
-        own_weight = self.weight[block + 1, block + 1]
+    def forward(self, f: Field, y: Tensor, state: Outputs, block: int) -> tuple[Tensor, Outputs]:
+        own_weight, stages = self.weight[block + 1, block + 1], self.predictor.stages
+        s = self.predicted_norms[block](self._predict(f, y, block))
+        for stage in range(stages, stages + self.iterations):
+            c = add_weighted(state.earlier_sum, (own_weight,), (s,))
+            output = c + f(c, stage)
+            if stage < stages + self.iterations - 1:
+                s = self.corrected_norms[block](output)
+        return self.append(output, state, block)
 
-        def correct(s: Tensor) -> Tensor:
-            return _layer_output(field, add_weighted(earlier_sum, (own_weight,), (s,)))
+    def append(self, output: Tensor, state: Outputs, block: int) -> tuple[Tensor, Outputs]:
+        """Return y and the state after a block that has returned ``output``, not yet normalised."""
+        history = (*state.history, self.corrected_norms[block](output))
+        y = weighted_sum(self.output_weight[block + 1, : block + 2].unbind(), history)
+        return y, Outputs(self._earlier_sum(history), history)
 
-        output = correct(self.predicted_norms[block](self._predict(field, depth_state.y, block)))
-        for _ in range(self.iterations - 1):
-            output = correct(self.corrected_norms[block](output))
-        return self.add(output, depth_state)
-
-    def _predict(self, field: VectorField, x: Tensor, block: int) -> Tensor:
-        outputs = [_layer_output(field, x)]
+    def _predict(self, f: Field, x: Tensor, block: int) -> Tensor:
+        outputs = [x + f(x, 0)]
         if self.predictor.stages == 1:
             return outputs[0]
-        for row in self.predictor.a[1:]:
-            outputs.append(_layer_output(field, add_weighted(x, row, outputs)))
-        return add_weighted(x, self.weigh_stages(block, outputs), outputs)
-
-    def add(self, output: Tensor, depth_state: BlockHistory) -> BlockHistory:
-        depth = depth_state.depth + 1
-        history = (*depth_state.history, self.corrected_norms[depth - 1](output))
-        return BlockHistory(
-            weighted_sum(self.output_weight[depth, : depth + 1].unbind(), history),
-            depth,
-            memory=(self._earlier_sum(history),),
-            history=history,
-            layer_outputs=(*depth_state.layer_outputs, output),
-        )
+        for stage, row in enumerate(self.predictor.a[1:], 1):
+            z = add_weighted(x, row, outputs)
+            outputs.append(z + f(z, stage))
+        return add_weighted(x, module_of_block(self.coefficients, block)(outputs), outputs)
 
     def _earlier_sum(self, history: Sequence[Tensor]) -> Tensor:
         number = len(history)
@@ -160,11 +160,6 @@ class OutputCorrection(PredictorCorrectorScheme, BlockHistoryScheme):
         return tuple(
             weight for matrix in (self.weight, self.output_weight) for weight in matrix[block + 1, : block + 2]
         )
-
-
-def _layer_output(field: VectorField, z: Tensor) -> Tensor:
-    """Return u(z) = z + F(z)."""
-    return add_weighted(z, (1.0,), (field(z),))
 
 
 def mean_weights(layers: int) -> Tensor:

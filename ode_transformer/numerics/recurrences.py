@@ -19,53 +19,42 @@ predict and correct are in :mod:`ode_transformer.numerics.predictor_corrector`, 
 :mod:`ode_transformer.numerics.momentum`.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ode_transformer.numerics.depth import BlockHistory, BlockHistoryScheme, DepthState, RecurrenceScheme
 from ode_transformer.numerics.momentum import Momentum
 from ode_transformer.numerics.predictor_corrector import IncrementCorrection, OutputCorrection
-from ode_transformer.numerics.runge_kutta import VectorField, add_weighted, weighted_sum
+from ode_transformer.numerics.runge_kutta import add_weighted, weighted_sum
+from ode_transformer.numerics.scheme import Field, Scheme
 from ode_transformer.numerics.tableau import ButcherTableau, get_tableau, reserve_scheme_name
 
 
-class TwoStepScheme(RecurrenceScheme):
-    """Scheme that computes y_{t+1} from y_t and y_{t−1}, which it keeps as memory, and y_1 from y_0."""
+class TwoStep(NamedTuple):
+    """State of a two-step scheme: y_{t−1}; None below the first block."""
 
-    def start(self, y0: Tensor) -> DepthState:
-        return DepthState(y0, memory=(torch.zeros_like(y0),))  # which nothing reads
-
-    def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
-        y, (previous,), block = depth_state.y, depth_state.memory, depth_state.depth
-        next_y = self.next_y(field, y, previous, block) if block else self.first_y(field, y)
-        # A view, so that its gradient is that of the step that reads it as y_{t−1}, without that of y_t.
-        return DepthState(next_y, block + 1, memory=(y.view_as(y),))
-
-    def first_y(self, field: VectorField, y: Tensor) -> Tensor:
-        """Return y_1."""
-        return add_weighted(y, (1.0,), (field(y),))
-
-    @abstractmethod
-    def next_y(self, field: VectorField, y: Tensor, previous: Tensor, block: int) -> Tensor:
-        """Return y_{t+1} for t = ``block``."""
+    y: Tensor | None = None
 
 
-class Leapfrog(TwoStepScheme):
+class Leapfrog(Scheme):
     """y_{t+1} = y_{t−1} + 2 F(y_t)."""
 
     def __init__(self, blocks: int, dim: int) -> None:
         super().__init__()
 
-    def next_y(self, field: VectorField, y: Tensor, previous: Tensor, block: int) -> Tensor:
-        return add_weighted(previous, (2.0,), (field(y),))
+    def start(self, y0: Tensor) -> TwoStep:
+        return TwoStep()
+
+    def forward(self, f: Field, y: Tensor, state: TwoStep, block: int) -> tuple[Tensor, TwoStep]:
+        next_y = y + f(y, 0) if state.y is None else add_weighted(state.y, (2.0,), (f(y, 0),))
+        return next_y, TwoStep(y)
 
 
-class Multistep(TwoStepScheme):
+class Multistep(Scheme):
     """y_{t+1} = k_t y_t + (1 − k_t) y_{t−1} + F(y_t), a learned number for each block, all 1 at the start.
 
     The first block has a number without effect: with y_{−1} = y_0 the equation is Euler's method for every k.
@@ -75,18 +64,18 @@ class Multistep(TwoStepScheme):
         super().__init__()
         self.k = nn.Parameter(torch.ones(blocks))
 
-    def first_y(self, field: VectorField, y: Tensor) -> Tensor:
-        return self.next_y(field, y, y, 0)  # gives the k of every stack a gradient, which is 0 here
+    def start(self, y0: Tensor) -> TwoStep:
+        return TwoStep()
 
-    def next_y(self, field: VectorField, y: Tensor, previous: Tensor, block: int) -> Tensor:
-        k = self.k[block]
-        return weighted_sum((k, 1 - k, 1.0), (y, previous, field(y)))
+    def forward(self, f: Field, y: Tensor, state: TwoStep, block: int) -> tuple[Tensor, TwoStep]:
+        k, previous = self.k[block], y if state.y is None else state.y
+        return weighted_sum((k, 1 - k, 1.0), (y, previous, f(y, 0))), TwoStep(y)
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         return (self.k[block],) if block else ()
 
 
-class MultistepReleased(TwoStepScheme):
+class MultistepReleased(Scheme):
     """y_{t+1} = k_t ∗ y_{t−1} + u + f(u), u = LN_t((1 − k_t) ∗ y_t), k_t learned from U(−1, 0) in each channel.
 
     The first sub-layer is the plain pre-norm residual one, y_1 = y_0 + f(LN_0(y_0)), and has no k.
@@ -97,19 +86,27 @@ class MultistepReleased(TwoStepScheme):
         self.k = nn.Parameter(torch.empty(max(blocks - 1, 0), dim).uniform_(-1, 0))
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(blocks))
 
-    def first_y(self, field: VectorField, y: Tensor) -> Tensor:
-        return add_weighted(y, (1.0,), (field(self.norms[0](y)),))
+    def start(self, y0: Tensor) -> TwoStep:
+        return TwoStep()
 
-    def next_y(self, field: VectorField, y: Tensor, previous: Tensor, block: int) -> Tensor:
+    def forward(self, f: Field, y: Tensor, state: TwoStep, block: int) -> tuple[Tensor, TwoStep]:
+        if state.y is None:
+            return y + f(self.norms[0](y), 0), TwoStep(y)
         k = self.k[block - 1]
         u = self.norms[block](torch.addcmul(y, k, y, value=-1))
-        return add_weighted(u, (1.0, k), (field(u), previous))
+        return add_weighted(u, (1.0, k), (f(u, 0), state.y)), TwoStep(y)
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         return (self.k[block - 1],) if block else ()
 
 
-class DLCLIncrements(BlockHistoryScheme):
+class IncrementHistory(NamedTuple):
+    """State of ``dlcl-increments``: y_0 and F(y_0) … F(y_t)."""
+
+    history: tuple[Tensor, ...]
+
+
+class DLCLIncrements(Scheme):
     """y_{t+1} = y_0 + Σ_{l ≤ t} W[t, l] F(y_l), all W 1 at the start.
 
     The table writes W_l. With one weight for each increment the sum is y_{t+1} = y_t + W_t F(y_t), a one-step scheme;
@@ -120,34 +117,30 @@ class DLCLIncrements(BlockHistoryScheme):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(blocks, blocks).tril())  # only the lower triangle is used
 
-    def start(self, y0: Tensor) -> BlockHistory:
-        return BlockHistory(y0, history=(y0,))
+    def start(self, y0: Tensor) -> IncrementHistory:
+        return IncrementHistory((y0,))
 
-    def step_block(self, field: VectorField, depth_state: DepthState) -> BlockHistory:
-        assert isinstance(depth_state, BlockHistory)
-        return self.add(field(depth_state.y), depth_state)
+    def forward(self, f: Field, y: Tensor, state: IncrementHistory, block: int) -> tuple[Tensor, IncrementHistory]:
+        return self.append(f(y, 0), state, block)
 
-    def add(self, output: Tensor, depth_state: BlockHistory) -> BlockHistory:
-        y0, *increments = history = (*depth_state.history, output)
-        y = add_weighted(y0, self.weights(depth_state.depth), increments)
-        return BlockHistory(
-            y, depth_state.depth + 1, history=history, layer_outputs=(*depth_state.layer_outputs, output)
-        )
+    def append(self, output: Tensor, state: IncrementHistory, block: int) -> tuple[Tensor, IncrementHistory]:
+        """Return y and the state after a block that has returned ``output``, its increment."""
+        y0, *increments = history = (*state.history, output)
+        return add_weighted(y0, self.weights(block), increments), IncrementHistory(history)
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         return self.weight[block, : block + 1].unbind()
 
 
-class PolyNet(RecurrenceScheme):
+class PolyNet(Scheme):
     """y_{t+1} = y_t + F(y_t) + F(F(y_t)), a one-step scheme; no tableau describes F of an increment."""
 
     def __init__(self, blocks: int, dim: int) -> None:
         super().__init__()
 
-    def step_block(self, field: VectorField, depth_state: DepthState) -> DepthState:
-        increment = field(depth_state.y)
-        y = add_weighted(depth_state.y, (1.0, 1.0), (increment, field(increment)))
-        return DepthState(y, depth_state.depth + 1)
+    def forward(self, f: Field, y: Tensor, state: None, block: int) -> tuple[Tensor, None]:
+        increment = f(y, 0)
+        return add_weighted(y, (1.0, 1.0), (increment, f(increment, 1))), state
 
 
 @dataclass(frozen=True)
@@ -169,7 +162,7 @@ class Recurrence:
 
     name: str
     order: int
-    build: Callable[..., RecurrenceScheme]
+    build: Callable[..., Scheme]
     source: str
     stages: int = 1
     remembers: bool = True

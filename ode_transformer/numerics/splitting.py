@@ -7,12 +7,10 @@
 other; G, the convection, is the feed-forward network; and each flow is a single Euler step.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
-
-from ode_transformer.numerics.runge_kutta import VectorField
 
 # Flow of a vector field: (y, time h) -> solution after h.
 Flow = Callable[[Tensor, float], Tensor]
@@ -56,25 +54,4 @@ def split_step(flows: Mapping[str, Flow], splitting: Splitting, y: Tensor, step_
     """
     for name, fraction in splitting.parts:
         y = flows[name](y, fraction * step_size)
-    return y
-
-
-def sequential_increment(fields: Sequence[VectorField], y: Tensor) -> Tensor:
-    """Return the sum of the increments of one Euler step along each field in turn (a Lie–Trotter splitting).
-
-    F(y) = a_1 + a_2 + …,  a_i = f_i(y + a_1 + … + a_{i−1}),
-
-    a sum of the a_i, and no difference of two large numbers. With f_1 = self-attention and f_2 = feed-forward network,
-    y + F(y) is a pre-norm Transformer layer.
-    """
-    total = fields[0](y)
-    for field in fields[1:]:
-        total = total + field(y + total)
-    return total
-
-
-def composed(maps: Sequence[Callable[[Tensor], Tensor]], y: Tensor) -> Tensor:
-    """Return Φ_n(… Φ_2(Φ_1(y)))."""
-    for phi in maps:
-        y = phi(y)
     return y

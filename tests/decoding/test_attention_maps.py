@@ -39,4 +39,3 @@ def test_a_grid_shows_both_axes_and_its_reduction() -> None:
         for shown in found.values():
             torch.testing.assert_close(shown.weights.sum(-1), torch.ones(shown.weights.shape[:-1]))
         assert (found["attention over the target"].weights.triu(1) == 0).all()
-        assert model.decoder.observers == []

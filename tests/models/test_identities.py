@@ -6,9 +6,8 @@ from models_for_tests import PAD, SMALL, batch, build_model, fairseqs_names, sma
 
 from ode_transformer.nn import (
     AttentionChoice,
-    AttentionContext,
     AttentionMask,
-    LayerContext,
+    Context,
     SubLayerKind,
     attention_mask,
 )
@@ -22,8 +21,8 @@ def encode(encoder, source) -> torch.Tensor:
         return encoder(source, None)["encoder_out"][0]
 
 
-def context(mask: AttentionMask) -> LayerContext:
-    return {SubLayerKind.SELF_ATTENTION: AttentionContext(mask)}
+def context(mask: AttentionMask) -> Context:
+    return Context({SubLayerKind.SELF_ATTENTION: mask})
 
 
 POST_NORM = {
@@ -89,5 +88,4 @@ def test_a_layer_is_one_step_of_its_splitting_with_euler_flows(splitting: str) -
 
     y = torch.randn(2, 4, 16, dtype=torch.float64)
     expected = split_step({"diffusion": diffusion, "convection": convection}, SPLITTINGS[splitting], y)
-    (block,) = layer.blocks(context(mask))
-    torch.testing.assert_close(y + block.field(y), expected)
+    torch.testing.assert_close(y + layer.increment(y, 0, context(mask), list(layer)), expected)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from cover_for_tests import pairwise
 from models_for_tests import PAD, batch, beam_rows, check_search, small_model, teacher_forced
-from observers_for_tests import AttentionRecord
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
@@ -32,11 +31,8 @@ from ode_transformer.nn import (
     SHARES,
     STAGE_PARAMETERS,
     VALUE_RESIDUALS,
-    LayerId,
-    SubLayerKind,
     WordDropout,
     depth_schemes,
-    observing,
 )
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS
@@ -321,9 +317,13 @@ def test_parameters_belong_to_options_that_do_not_show_in_them() -> None:
 def test_the_last_stage_reports_its_attention(example) -> None:
     """With γ = b of midpoint, (0, 1), the last stage alone moves the layer."""
     model, (source, previous) = small_model(decoder_ode_scheme="midpoint"), example
-    seen = AttentionRecord(LayerId("decoder", 2), SubLayerKind.CROSS_ATTENTION)
-    with torch.no_grad(), observing(model, seen):
-        extra = model(source, None, previous)[1]
-    first, last = seen.weights
+    weights: list[torch.Tensor] = []
+    model.decoder.layers[1]["encoder_attn"].function.register_forward_pre_hook(
+        lambda _, inputs, options: (inputs, options | {"weights": weights}), with_kwargs=True
+    )
+    with torch.no_grad():
+        first, last = (model(source, None, previous), weights)[1]
+    model.decoder.layers[1]["encoder_attn"].function._forward_pre_hooks.clear()
+    extra = model(source, None, previous)[1]
     assert not torch.allclose(first, last)
     torch.testing.assert_close(extra["attn"][0], last.mean(dim=1))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from models_for_tests import batch, beam_rows, check_search, small_model
 
-from ode_transformer.nn import KeyValueCache, LayerCaches
+from ode_transformer.nn import Context, KeyValueCache, SubLayer
 
 
 class ReadOnlyCache(KeyValueCache):
@@ -18,29 +18,29 @@ class ReadOnlyCache(KeyValueCache):
         super().__init__()
         self.source, self.with_current = source, with_current
 
-    def append(self, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def write(self, added: torch.Tensor) -> None:
+        earlier = self.source.positions[: len(self.source)]
         if not len(self.source):
-            return key, value
-        earlier = self.source.read()
-        if not self.with_current:
-            return earlier
-        return tuple(torch.cat(pair, dim=-2) for pair in zip(earlier, (key, value), strict=True))
+            earlier = added
+        elif self.with_current:
+            earlier = torch.cat([earlier, added])
+        self.positions, self.length = earlier, len(earlier)
 
 
 @pytest.mark.parametrize("with_current", [False, True])
 @pytest.mark.parametrize("arch", ["ode_transformer_lm_iiet", "ode_transformer_lm_pcformer"])
 def test_one_cache_for_all_evaluations_is_wrong(arch: str, with_current: bool, monkeypatch) -> None:
     model = small_model(arch=arch, max_relative_positions=0)
-    own_cache, last = LayerCaches.cache, model.decoder.choice.stages - 1
+    own_cache, last = Context._cache, model.decoder.choice.stages - 1
 
-    def released_cache(caches: LayerCaches, sublayer: str, number: int, build: type[KeyValueCache]) -> KeyValueCache:
-        shared = own_cache(caches, sublayer, last, build)
-        return shared if number == last else ReadOnlyCache(shared, with_current)
+    def released_cache(context: Context, caches: dict, sublayer: SubLayer, stage: int) -> KeyValueCache:
+        shared = own_cache(context, caches, sublayer, last)
+        return shared if stage == last else ReadOnlyCache(shared, with_current)
 
     def search() -> None:
         check_search(model, batch([4, 4, 4]), beam_rows(torch.Generator().manual_seed(5)), steps=4)
 
     search()
-    monkeypatch.setattr(LayerCaches, "cache", released_cache)
+    monkeypatch.setattr(Context, "_cache", released_cache)
     with pytest.raises(AssertionError, match="Tensor-likes are not close"):
         search()

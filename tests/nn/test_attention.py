@@ -4,8 +4,15 @@ import pytest
 import torch
 from recordings import read_recording
 
-from ode_transformer.nn import AttentionChoice, EncoderCache, KeyValueCache, MultiheadAttention, attention_mask
-from ode_transformer.nn.attention_scores import attention_scores
+from ode_transformer.nn import (
+    AttentionChoice,
+    AttentionMask,
+    EncoderCache,
+    KeyValueCache,
+    MultiheadAttention,
+    StepMasks,
+    attention_mask,
+)
 
 DIM, HEADS, CLIP = 8, 2, 2
 
@@ -49,10 +56,10 @@ def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool,
     attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip, values)).double()
     lengths = [5, 3, 1]
     x = torch.randn(3, 5, DIM, dtype=torch.float64)
-    mask = attention_mask(5, 5, x.device, padding(lengths), causal, AttentionChoice(clip))
+    mask = attention_mask(5, 5, x.device, None if causal else padding(lengths), causal, AttentionChoice(clip))
     weights: list[torch.Tensor] = []
-    got = attention(x, mask, report_weights=weights.append if explicit else None)
-    seen = [5, 5, 5] if causal else lengths  # padding on the right then needs no mask
+    got = attention(x, mask, weights=weights if explicit else None)
+    seen = [5, 5, 5] if causal else lengths
     torch.testing.assert_close(got, naive(attention, x, seen, causal, clip))
     if explicit:
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, HEADS, 5, dtype=torch.float64))
@@ -67,39 +74,14 @@ def test_gradcheck_with_relative_values() -> None:
     assert torch.autograd.gradcheck(lambda x, *_: attention(x, mask), (x, *tables))
 
 
-@pytest.mark.parametrize("clip", [0, CLIP])
-def test_addends_in_aligned_rows_as_a_gpu_reads_them(clip: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gradient of an addend comes in such rows, too."""
-    attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip)).double()
-    x, results = torch.randn(3, 5, DIM, dtype=torch.float64, requires_grad=True), []
-    monkeypatch.setattr("ode_transformer.nn.attention._is_plain_faster", lambda *_: False)
-    for aligned in (False, True):
-        monkeypatch.setattr(
-            "ode_transformer.nn.attention_scores._reads_aligned_rows", lambda _, aligned=aligned: aligned
-        )
-        mask = attention_mask(5, 5, x.device, padding([5, 2, 4]), False, AttentionChoice(clip))
-        addend = mask.addend(x.dtype)
-        assert addend.stride(-3) == (8 if aligned else 5)
-        loss = attention(x, mask).square().sum()
-        if clip:
-            scores = attention_scores(x.view(3, 5, HEADS, -1).transpose(1, 2), None, attention.relative_keys, mask, 0.5)
-            assert scores.stride(-2) == (8 if aligned else 5)
-            direction = torch.linspace(-1, 1, 8, dtype=torch.float64).expand(*scores.shape[:-1], 8)[..., :5]
-            loss = loss + (scores * direction).sum()
-            results += torch.autograd.grad(scores, attention.relative_keys.weight, direction, retain_graph=True)
-        results += torch.autograd.grad(loss, x)
-    for plain, aligned in zip(results[: len(results) // 2], results[len(results) // 2 :], strict=True):
-        torch.testing.assert_close(plain, aligned)
-
-
 def test_a_row_that_may_see_nothing_is_finite() -> None:
     for clip in (0, CLIP):
         attention = MultiheadAttention(DIM, HEADS, choice=AttentionChoice(clip))
         x = torch.randn(1, 3, DIM)
         blocked = torch.ones(1, 3, dtype=torch.bool)
         mask = attention_mask(3, 3, x.device, blocked, False, AttentionChoice(clip))
-        for report in (None, [].append):
-            assert attention(x, mask, report_weights=report).isfinite().all()
+        for weights in (None, []):
+            assert attention(x, mask, weights=weights).isfinite().all()
 
 
 class LargestTensor(torch.utils._python_dispatch.TorchDispatchMode):
@@ -137,14 +119,15 @@ def test_a_step_copies_no_cached_keys_and_values(over_source: bool) -> None:
     """And it calls few operators, whose calls take longer than what they compute."""
     length, rows, choice = 60, 4, AttentionChoice(0 if over_source else 8)
     attention = MultiheadAttention(64, 8, choice=choice, encoder_dim=64 if over_source else None)
-    x, encoder_output = torch.randn(2, rows, length, 64), torch.randn(2, length, 64) if over_source else None
-    cache = EncoderCache() if over_source else KeyValueCache()
-    for step in range(2):
-        queries = length - 1 if step == 0 else 1
-        keys = length if over_source else queries + step * (length - 1)
-        mask = attention_mask(queries, keys, x.device, None, not over_source, AttentionChoice(8))
-        with LargestTensor() as watch:
-            attention(x[step][:, :queries], mask, encoder_output, cache)
+    x, source = torch.randn(2, rows, 1, 64), torch.randn(2, length, 64)
+    cache, masks = EncoderCache() if over_source else KeyValueCache(), StepMasks(8)
+    if over_source:
+        attention(x[0], AttentionMask(), source, cache)
+    else:
+        cache.write(torch.randn(length - 1, 2, rows, 8, 8))
+    mask = AttentionMask() if over_source else masks.over_target(length, x.device, choice=choice)
+    with LargestTensor() as watch:
+        attention(x[1], mask, source, cache)
     assert watch.largest <= 3 * rows * 64 + rows * 8 * length < rows * length * 64
     assert watch.operators <= 45
 
@@ -165,7 +148,7 @@ def test_parity_with_the_released_module(side: str) -> None:
     valid = torch.ones(3, 11, 1) if padding_mask is None else (~padding_mask).unsqueeze(-1).double()
     torch.testing.assert_close(out * valid, recorded[f"{side}/out"].transpose(0, 1) * valid, rtol=0, atol=1e-12)
     weights: list[torch.Tensor] = []
-    attention(x, mask, report_weights=weights.append)
+    attention(x, mask, weights=weights)
     mean = weights[0].mean(dim=1)
     torch.testing.assert_close(mean * valid, recorded[f"{side}/attn_weights"] * valid, rtol=0, atol=1e-12)
     seed = recorded[f"{side}/grad_weight"].transpose(0, 1)
@@ -173,23 +156,6 @@ def test_parity_with_the_released_module(side: str) -> None:
     prefix = f"{side}/grad_weighted"
     torch.testing.assert_close(table, recorded[f"{prefix}/relative_position_keys"], rtol=0, atol=1e-10)
     torch.testing.assert_close(grad_x.transpose(0, 1), recorded[f"{prefix}/x"], rtol=0, atol=1e-10)
-
-
-def test_on_a_gpu_every_kernel_but_cudnns_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[tuple[bool, ...]] = []
-
-    def stand_in(query: torch.Tensor, *_: object, **more: object) -> torch.Tensor:
-        assert more["attn_mask"] is not None
-        kernels = torch.backends.cuda
-        enabled = kernels.cudnn_sdp_enabled, kernels.flash_sdp_enabled, kernels.mem_efficient_sdp_enabled
-        chosen.append(tuple(is_enabled() for is_enabled in (*enabled, kernels.math_sdp_enabled)))
-        return query
-
-    monkeypatch.setattr("ode_transformer.nn.attention.scaled_dot_product_attention", stand_in)
-    attention = MultiheadAttention(8, 2, 0.1).to("meta")  # a device that, as a GPU, is no CPU
-    attention(torch.empty(3, 64, 8, device="meta"), attention_mask(64, 64, torch.device("meta"), causal=True))
-    assert chosen == [(False, True, True, True)]
-    assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_the_compiler_sees_one_graph() -> None:

@@ -17,7 +17,6 @@ from ode_transformer.nn import (
     SubLayerKind,
     build_scheme,
 )
-from ode_transformer.numerics import Block
 
 DIM, INNER, LAYERS = 4, 6, 3
 SIZES = HiddenSizes(INNER, torch.nn.functional.gelu)
@@ -52,10 +51,10 @@ def make(choice: LSTMChoice, stack: str, **sizes) -> tuple[nn.Module, list[list[
 
 
 def through(scheme, attentions, y0):
-    depth_state = scheme.start(y0)
-    for layer in attentions:
-        depth_state = scheme.step([Block(attention) for attention in layer], depth_state)
-    return scheme.finish(depth_state)
+    y, state = y0, scheme.start(y0)
+    for number, layer in enumerate(attentions):
+        y, state = scheme(lambda z, attention, layer=layer: layer[attention](z), y, state, number)
+    return y
 
 
 def normalised(x, weight, bias):  # Eq. 7

@@ -14,6 +14,7 @@ from ode_transformer.nn import (
     STAGE_PARAMETERS,
     DepthChoice,
     Layer,
+    LayerHistory,
     SubLayer,
     SubLayerKind,
     build_scheme,
@@ -76,12 +77,18 @@ COVER = [DepthChoice(**parts) for parts in pairwise(AXES, lambda parts: refusal(
 
 
 def build_layer(choice: DepthChoice) -> Layer:
-    def sublayer(kind: SubLayerKind) -> SubLayer:
+    def sublayer() -> SubLayer:
         before = choice.normalize_before
-        return SubLayer(kind, nn.Linear(DIM, DIM), DIM, normalize_before=before, normalized=choice.normalizes_sublayers)
+        return SubLayer(
+            SubLayerKind.FEED_FORWARD,
+            nn.Linear(DIM, DIM),
+            DIM,
+            normalize_before=before,
+            normalized=choice.normalizes_sublayers,
+        )
 
     copies = range(choice.copies)
-    return Layer({name: nn.ModuleList(sublayer(kind) for _ in copies) for name, kind in KINDS.items()}).double()
+    return Layer({name: nn.ModuleList(sublayer() for _ in copies) for name in KINDS}).double()
 
 
 @pytest.mark.parametrize("choice", COVER, ids=lambda c: "-".join(map(str, vars(c).values())))
@@ -92,11 +99,21 @@ def test_a_layer_moves_by_every_pair_of_parts(choice: DepthChoice) -> None:
     for parameter in scheme.parameters():
         nn.init.normal_(parameter, std=0.3)
     y0 = torch.randn(3, DIM, dtype=torch.float64)
-    grouping = choice.grouping(KINDS)
-    depth_state = scheme.start(y0)
-    for each in layers:
-        depth_state = scheme.step(each.blocks(None, choice.function, grouping), depth_state)
-    torch.testing.assert_close(scheme.finish(depth_state), by_definition(choice, layers, scheme, y0))
+    torch.testing.assert_close(through(choice, layers, scheme, y0), by_definition(choice, layers, scheme, y0))
+
+
+def through(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y: torch.Tensor) -> torch.Tensor:
+    history = scheme if isinstance(scheme, LayerHistory) else None
+    inner, block, states = scheme if history is None else history.scheme, 0, []
+    state = inner.start(y)
+    if history is not None:
+        y, states = history(y)
+    for number, layer in enumerate(layers):
+        block = layer.place(number, choice.grouping(KINDS), block, choice.function)
+        y, state = layer(y, state, None, inner)
+        if history is not None:
+            y, states = history(y, states)
+    return y
 
 
 def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y0: torch.Tensor) -> torch.Tensor:
@@ -229,10 +246,7 @@ def test_a_layer_predicted_and_corrected_with_averaged_weights(scheme: str) -> N
         c = sum(made.weight[n + 1, m] * s[m] for m in range(n + 2))
         s[-1] = made.corrected_norms[n](u(n, o, c))
         x = sum(made.output_weight[n + 1, m] * s[m] for m in range(n + 2))
-    depth_state = made.start(y0)
-    for each in layers:
-        depth_state = made.step(each.blocks(None, "increment", choice.grouping(KINDS)), depth_state)
-    torch.testing.assert_close(made.finish(depth_state), x)
+    torch.testing.assert_close(through(choice, layers, made, y0), x)
 
 
 @pytest.mark.parametrize(

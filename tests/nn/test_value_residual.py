@@ -1,13 +1,14 @@
 """Value residual: the equation layer by layer, and whose values are added."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from ode_transformer.nn import (
-    AttentionContext,
     AttentionMask,
-    FirstLayerValues,
+    Context,
     Layer,
     MultiheadAttention,
     SubLayer,
@@ -27,13 +28,13 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
         nn.init.normal_(residual.weight)
     weights = residual.weight if learned else torch.full((2, 2), 0.5, dtype=torch.float64)
     x = torch.randn(2, 4, DIM, dtype=torch.float64)
-    values, expected, y = FirstLayerValues(residual), x, x
+    kept: list[torch.Tensor] = []
+    context, expected, y = Context({KIND: AttentionMask()}, value_residual=residual, kept_values=kept), x, x
     for n, attention in enumerate(attentions):
-        context = values.context(n, {KIND: AttentionContext(AttentionMask())})
-        sublayer = SubLayer(KIND, attention, DIM, normalized=False).double()
-        (block,) = Layer({"self_attn": sublayer}).blocks(context)
+        layer = Layer({"self_attn": SubLayer(KIND, attention, DIM, normalized=False).double()})
+        layer.place(n)
         for evaluation in range(2):
-            y = y + block.field(y)
+            y = y + layer.increment(y, evaluation, context, ["self_attn"])
             q, k, v = (x.view(2, 4, HEADS, -1).transpose(1, 2) for x in attention.in_proj(expected).chunk(3, -1))
             if n == evaluation == 0:
                 first = v
@@ -41,4 +42,6 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
                 v = weights[n - 1, 0] * first + weights[n - 1, 1] * v
             out = (q @ k.transpose(-1, -2) / (DIM / HEADS) ** 0.5).softmax(-1) @ v
             expected = expected + attention.out_proj(out.transpose(1, 2).flatten(2))
+        if n == 0:
+            context = replace(context, first_values=kept.pop())
     torch.testing.assert_close(y, expected)

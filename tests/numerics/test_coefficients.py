@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from schemes_for_tests import runge_kutta_step
 
 from ode_transformer.numerics import (
     COEFFICIENTS,
@@ -9,7 +10,6 @@ from ode_transformer.numerics import (
     TABLEAUS,
     build_coefficients,
     get_tableau,
-    runge_kutta_step,
 )
 
 DIM = 6

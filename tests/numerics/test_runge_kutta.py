@@ -4,8 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from schemes_for_tests import runge_kutta_step
 
-from ode_transformer.numerics import TABLEAUS, add_weighted, get_tableau, runge_kutta_step
+from ode_transformer.numerics import TABLEAUS, add_weighted, get_tableau
 
 
 def f(y: torch.Tensor) -> torch.Tensor:

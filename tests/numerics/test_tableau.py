@@ -5,13 +5,13 @@ import math
 
 import pytest
 import torch
+from schemes_for_tests import runge_kutta_step
 
 from ode_transformer.numerics import (
     TABLEAUS,
     ButcherTableau,
     get_tableau,
     register_tableau,
-    runge_kutta_step,
     tableau,
     tableau_names,
 )

@@ -14,7 +14,7 @@ So a replaced layer keeps no attention, neither to its own side nor, in a decode
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,36 +23,75 @@ from torch import Tensor, nn
 
 from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.lab.analysis.linear_fit import LinearFit, LinearSums
-from ode_transformer.nn.observers import LayerId, LayerObserver, observing
+from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, tensors_between
+from ode_transformer.nn import LayerId
 from ode_transformer.support.console import ProgressMeter
+
+SeeLayer = Callable[[LayerId, Sequence[Tensor], Sequence[Tensor], Tensor | None], None]
+
+
+@contextmanager
+def seen_layers(model: Any, see: SeeLayer) -> Iterator[None]:
+    """Call ``see`` with each layer, what it reads and returns, tensors [.., dim], and the padding."""
+    with ExitStack() as hooks:
+        for name, stack in depth_stacks(model).items():
+            appended = hooks.enter_context(_appended_outputs(stack.depth_scheme))
+
+            def after(
+                layer: Any, inputs: Any, outputs: Any, name: str = name, appended: list[Tensor] = appended
+            ) -> None:
+                y, state, context, _ = inputs
+                made = [*appended] or tensors_between(*outputs)
+                appended.clear()
+                see(LayerId(name, layer.index + 1), tensors_between(y, state), made, context.padding)
+
+            hooks.enter_context(removed_afterwards(layer.register_forward_hook(after) for layer in stack.layers))
+        yield
+
+
+@contextmanager
+def _appended_outputs(scheme: Any) -> Iterator[list[Tensor]]:
+    """Collect what blocks return before a scheme combines it with earlier outputs; nothing for other schemes."""
+    outputs: list[Tensor] = []
+    if not hasattr(scheme, "append"):
+        yield outputs
+        return
+
+    def append(output: Tensor, state: Any, block: int) -> Any:
+        outputs.append(output)
+        return type(scheme).append(scheme, output, state, block)
+
+    scheme.append = append
+    try:
+        yield outputs
+    finally:
+        del scheme.append
 
 
 @contextmanager
 def replace_layer(model: Any, layer: LayerId, function: nn.Module) -> Iterator[None]:
-    """Evaluate ``function``, [..., p] to [..., q], in place of a layer within the ``with`` block."""
-    replacements: dict[int, nn.Module] = getattr(model, layer.stack).replacements
-    replacements[layer.number - 1] = function
-    try:
+    """Put the result of ``function``, [..., p] to [..., q], in the place of a layer's within the ``with`` block."""
+
+    def after(module: Any, inputs: Any, outputs: Any) -> tuple[Tensor, Any]:
+        y, state, _, scheme = inputs
+        made = function(torch.cat(tensors_between(y, state), dim=-1)).split(y.size(-1), dim=-1)
+        if not hasattr(scheme, "append"):
+            y, *kept = made
+            return y, _with_tensors(outputs[1], iter(kept))
+        for block, output in enumerate(made, module.first_block):
+            y, state = scheme.append(output, state, block)
+        return y, state
+
+    module = depth_stacks(model)[layer.stack].layers[layer.number - 1]
+    with removed_afterwards([module.register_forward_hook(after)]):
         yield
-    finally:
-        del replacements[layer.number - 1]
 
 
-class _SumsObserver(LayerObserver):
-    """Computes the sums of layers over the positions of one batch that are not padding."""
-
-    def __init__(self, layers: Collection[LayerId]) -> None:
-        self.layers = layers
-        self.sums: dict[LayerId, LinearSums] = {}
-
-    def see_layer(
-        self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None
-    ) -> None:
-        if layer in self.layers:
-            assert padding is not None
-            real = padding.logical_not()
-            x, y = (torch.cat(tuple(tensors), dim=-1)[real] for tensors in (inputs, outputs))
-            self.sums[layer] = LinearSums.of_pairs(x, y)
+def _with_tensors(state: Any, tensors: Iterator[Tensor]) -> Any:
+    """Return a scheme's state with other tensors in their order."""
+    if state is None:
+        return None
+    return type(state)(*(tuple(next(tensors) for _ in v) if isinstance(v, tuple) else next(tensors) for v in state))
 
 
 @torch.no_grad()
@@ -61,10 +100,19 @@ def batch_sums(model: Any, net_input: Mapping[str, Any], layers: Collection[Laye
 
     :param model: encoder–decoder model in evaluation mode
     """
-    observer = _SumsObserver(set(layers))
-    with observing(model, observer):
+    sums: dict[LayerId, LinearSums] = {}
+
+    def see(layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None) -> None:
+        if layer in layers:
+            assert padding is not None
+            real = padding.logical_not()
+            x, y = (torch.cat(tuple(tensors), dim=-1)[real] for tensors in (inputs, outputs))
+            pairs = LinearSums.of_pairs(x, y)
+            sums[layer] = sums[layer] + pairs if layer in sums else pairs
+
+    with seen_layers(model, see):
         model(**net_input)
-    return observer.sums
+    return sums
 
 
 def linear_layer(weight: Tensor, bias: Tensor, like: Tensor) -> nn.Linear:

@@ -36,7 +36,8 @@ from ode_transformer.lab.analysis.plots import new_figure, save_figure
 from ode_transformer.lab.analysis.systems import Translator
 from ode_transformer.lab.metrics.metric import Score, Settings
 from ode_transformer.lab.metrics.registry import METRICS
-from ode_transformer.nn.observers import STACKS, LayerId, observable_stacks
+from ode_transformer.models.layer_hooks import depth_stacks
+from ode_transformer.nn import STACKS, LayerId
 from ode_transformer.support.console import print_progress, track
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, content_digest, lock_directory, write_text
@@ -171,7 +172,7 @@ class Probe:
 def chosen_layers(model: Any, stack_name: str | None, number: int | None) -> list[LayerId]:
     """Return the layers of a number, or all, in one stack or in both."""
     layers = []
-    for name, stack in observable_stacks(model).items():
+    for name, stack in depth_stacks(model).items():
         if stack_name in (name, None):
             numbers = range(1, len(stack.layers) + 1)
             # Later layers add the values of the first.

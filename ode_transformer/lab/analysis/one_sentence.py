@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ode_transformer.decoding.attention_maps import AttentionMap, attention_maps
-from ode_transformer.lab.analysis.depth.coefficients import StageWeightsObserver
+from ode_transformer.lab.analysis.depth.coefficients import StageWeightsRecord
 from ode_transformer.lab.analysis.plots import new_figure, plain_label, save_figure
-from ode_transformer.nn.observers import LastAttentionWeights, LayerId, observable_stacks, observing
-from ode_transformer.nn.sublayers import SubLayerKind
+from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_stage_weights
+from ode_transformer.nn import LayerId, SubLayer, SubLayerKind
 from ode_transformer.support.files import file_name, write_text
 
 VARYING = 0.005  # standard deviation over the tokens from which on weights are shown by token
@@ -85,16 +85,20 @@ def attention_by_head(model: Any, sample: dict[str, Any]) -> dict[tuple[LayerId,
     :param model: in evaluation mode
     :param sample: fairseq's batch of a single sentence pair, so that nothing is padding
     """
-    stacks = observable_stacks(model).items()
-    layers = [LayerId(name, number) for name, stack in stacks for number in range(1, len(stack.layers) + 1)]
-    observers = [LastAttentionWeights(layer, *_KINDS) for layer in layers]
-    with observing(model, *observers):
+    weights: dict[tuple[LayerId, SubLayerKind], list[Tensor]] = {}
+    handles = []
+    for name, stack in depth_stacks(model).items():
+        for sublayer in (module for layer in stack.layers for module in layer.modules()):
+            if isinstance(sublayer, SubLayer) and sublayer.kind in _KINDS:
+                rows = weights.setdefault((LayerId(name, sublayer.layer + 1), sublayer.kind), [])
+
+                def ask(_: Any, inputs: Any, options: Any, rows: list[Tensor] = rows) -> tuple[Any, Any]:
+                    return inputs, options | {"weights": rows}
+
+                handles.append(sublayer.function.register_forward_pre_hook(ask, with_kwargs=True))
+    with removed_afterwards(handles):
         model(**sample["net_input"])
-    return {
-        (observer.layer, kind): weights[0].float().cpu()
-        for observer in observers
-        for kind, weights in observer.weights.items()
-    }
+    return {attention: rows[-1][0].float().cpu() for attention, rows in weights.items()}
 
 
 def readable_tokens(tokens: Sequence[str]) -> list[str]:
@@ -115,14 +119,14 @@ def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = Tru
 
     :param only_varying: leave out the blocks whose weights are nearly the same at all tokens
     """
-    observer, texts = StageWeightsObserver(), sample["net_input"]
-    with observing(model, observer):
+    record, texts = StageWeightsRecord(), sample["net_input"]
+    with removed_afterwards(h for stack in depth_stacks(model).values() for h in see_stage_weights(stack, record.see)):
         model(**texts)
     source = texts["src_tokens"]
     tokens = {"encoder": source.numel(), "decoder": texts.get("prev_output_tokens", source).numel()}
     weights = {  # seen once for each step
         block: torch.stack(of_steps).mean(0)
-        for block, of_steps in observer.weights.items()
+        for block, of_steps in record.weights.items()
         if of_steps[0].size(1) == tokens[block.stack]
     }
     return [
@@ -136,7 +140,7 @@ def attention(model: Any, sample: dict[str, Any], number: int, tokens: dict[str,
     """Return all attention maps of a sentence; none if it is too long to be read."""
     if max(map(len, tokens.values())) > LONGEST_MAP:
         return []
-    if hasattr(model, "attention_maps") or not observable_stacks(model):  # a grid, or a model of fairseq's own
+    if hasattr(model, "attention_maps") or not depth_stacks(model):  # a grid, or a model of fairseq's own
         maps = [drawn_map(number, title, entry, tokens) for title, entry in attention_maps(model, sample).items()]
         return [AttentionMatrix(m.title, *m.tokens, m.weights.unsqueeze(0)) for m in maps]
     matrices = []

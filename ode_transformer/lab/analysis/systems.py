@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from ode_transformer.decoding.binarised import Split, joined_pieces, reference_lines, translate_split
 from ode_transformer.decoding.trained_model import load_hub, load_trained_model
 from ode_transformer.lab.analysis.plots import check_outputs
-from ode_transformer.nn.observers import STACKS, LayerObserver, observable_stacks, observing
+from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
+from ode_transformer.nn import STACKS
 from ode_transformer.support.arguments import system_names
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
@@ -82,16 +84,16 @@ def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
     check_outputs(getattr(args, "output", None), getattr(args, "csv", None))
     for name, path in systems.items():
         model, _, task = load_trained_model(path, args.data, language_model=True)
-        if not observable_stacks(model):
+        if not depth_stacks(model):
             raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
         split = Split(model, task, args.data, args.split, path)
         samples = [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
         yield MeasuredModel(name, path, model, samples, task.source_dictionary.pad())
 
 
-def observe(model: Any, observer: LayerObserver, samples: Iterable[Mapping[str, Any]]) -> None:
-    """Run fairseq's batches through a model with an observer, without gradients."""
-    with torch.no_grad(), observing(model, observer):
+def run_hooked(model: Any, handles: Iterable[RemovableHandle], samples: Iterable[Mapping[str, Any]]) -> None:
+    """Run fairseq's batches through a model without gradients, and remove its hooks."""
+    with torch.no_grad(), removed_afterwards(handles):
         for sample in samples:
             model(**sample["net_input"])
 

@@ -17,9 +17,8 @@ from ode_transformer.lab.analysis.depth.depth_paths import DepthPath
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms, gradient_norms
 from ode_transformer.lab.analysis.one_sentence import LONGEST_MAP, AttentionMatrix, WordWeights, attention, word_weights
 from ode_transformer.lab.pages.runs import ReportedRun
+from ode_transformer.models.layer_hooks import depth_stacks
 from ode_transformer.models.model_from_options import count_forward_operations
-from ode_transformer.nn.layer_history import LayerHistory
-from ode_transformer.nn.observers import observable_stacks
 from ode_transformer.numerics import get_tableau
 from ode_transformer.support.arguments import check_within
 
@@ -85,7 +84,7 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
     chosen = [number for number in numbers if not sentences.too_long[number - 1]]
     if left_out := [number for number in numbers if number not in chosen]:
         result.notes.append(f"left out, longer than the model reads: sentence {', '.join(map(str, left_out))}")
-    if not observable_stacks(model):
+    if not depth_stacks(model):
         result.notes.append(f"the layers of fairseq's class {type(model).__name__} cannot be observed")
     else:
         measure_depth(result, model, task, sentences, count, chosen)
@@ -104,10 +103,10 @@ def measure_depth(result: Measurements, model: Any, task: Any, split: Split, cou
     result.activation_norms = activation_norms(model, samples)
     reasons = block_flows.refusals(model)
     tableaus = {scheme: get_tableau(scheme) for scheme in SCHEMES}
-    for name, stack in observable_stacks(model).items():
-        if isinstance(stack.scheme, LayerHistory):
+    for name, stack in depth_stacks(model).items():
+        if stack.history is not None:
             result.histories[name] = [
-                [float(torch.as_tensor(weight).detach()) for weight in stack.scheme.weights(depth)]
+                [float(torch.as_tensor(weight).detach()) for weight in stack.history.weights(depth)]
                 for depth in range(len(stack.layers) + 1)
             ]
         if reasons[name] is None and not result.paths and chosen:

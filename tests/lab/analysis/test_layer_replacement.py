@@ -1,4 +1,4 @@
-"""A layer as a function, observed and replaced, in every kind of stack."""
+"""A layer as a function, seen and replaced, in every kind of stack."""
 
 from typing import Any
 
@@ -13,8 +13,9 @@ from ode_transformer.lab.analysis.layer_replacement import (
     linear_layer,
     negative_log_likelihood,
     replace_layer,
+    seen_layers,
 )
-from ode_transformer.nn.observers import LayerId, LayerObserver, observing
+from ode_transformer.nn import LayerId
 from ode_transformer.numerics import RECURRENCES
 
 BOTH = ("encoder", "decoder")
@@ -69,14 +70,12 @@ class Recording(nn.Module):
 
     def __init__(self, model: Any, layer_id: LayerId) -> None:
         super().__init__()
-        recording = self
 
-        class Recorder(LayerObserver):
-            def see_layer(self, layer, inputs, outputs, padding) -> None:
-                if layer == layer_id:
-                    recording.given, recording.made = torch.cat(inputs, dim=-1), torch.cat(outputs, dim=-1)
+        def see(layer, inputs, outputs, padding) -> None:
+            if layer == layer_id:
+                self.given, self.made = torch.cat(inputs, dim=-1), torch.cat(outputs, dim=-1)
 
-        with observing(model, Recorder()):
+        with seen_layers(model, see):
             output(model)
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
@@ -173,4 +172,4 @@ def test_likelihood_trains_w_and_b_alone_and_gets_better(layer_id: LayerId) -> N
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert model.encoder.observers == model.decoder.observers == []
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

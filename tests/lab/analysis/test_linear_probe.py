@@ -16,7 +16,7 @@ from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.lab.analysis import linear_probe, systems
 from ode_transformer.lab.analysis.linear_probe import table
-from ode_transformer.nn.observers import LayerId
+from ode_transformer.nn import LayerId
 from ode_transformer.support.lines import read_lines
 
 # Batches of few tokens, so that a pass over the training data has several.

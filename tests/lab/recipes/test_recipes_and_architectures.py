@@ -23,6 +23,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
 from torch import Tensor
 
+from ode_transformer.lab.analysis.layer_replacement import seen_layers
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe, recipe_names
@@ -37,8 +38,6 @@ from ode_transformer.lab.recipes.recipe import (
 )
 from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import build_from_options, model_flags, numbered_dictionary
-from ode_transformer.nn import LayerId, LayerObserver
-from ode_transformer.nn.observers import observing
 from ode_transformer.support import commands
 
 RECIPES = recipe_names()
@@ -270,15 +269,6 @@ def test_published_counts_of_parameters(name: str, entry: PublishedResult) -> No
     assert sum(parameter.numel() for parameter in model.parameters()) // 10**6 == entry.parameters
 
 
-class LargestState(LayerObserver):
-    """The largest number in the states between layers."""
-
-    value = 0.0
-
-    def see_layer(self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: object) -> None:
-        self.value = max(self.value, *(float(state.abs().max()) for state in (*inputs, *outputs)))
-
-
 @cache
 def largest_state(arch: str, flags: frozenset[tuple[str, FlagValue]]) -> float:
     """The largest number between the layers of a new encoder, or language model, of the same depth but narrow."""
@@ -294,10 +284,14 @@ def largest_state(arch: str, flags: frozenset[tuple[str, FlagValue]]) -> float:
     if key not in largest:
         args.decoder_layers = 1 if stack == "encoder" else args.decoder_layers
         torch.manual_seed(1)
-        model, state = build_from_options(args, 40).eval(), LargestState()
-        with torch.no_grad(), observing(model, state):
+        model, numbers = build_from_options(args, 40).eval(), [0.0]
+
+        def see(layer: object, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: object) -> None:
+            numbers.extend(float(state.abs().max()) for state in (*inputs, *outputs))
+
+        with torch.no_grad(), seen_layers(model, see):
             getattr(model, stack)(torch.arange(4, 24).view(1, 20), None)
-        largest[key] = state.value
+        largest[key] = max(numbers)
     return largest[key]
 
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.systems import observe
-from ode_transformer.nn.depth_choice import DepthChoice
-from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks
+from ode_transformer.lab.analysis.systems import run_hooked
+from ode_transformer.models.layer_hooks import depth_stacks, see_steps
+from ode_transformer.nn import BlockId, DepthChoice
 from ode_transformer.numerics import ButcherTableau, Recurrence, VectorField, runge_kutta_steps, solve_to_tolerance
 from ode_transformer.support.errors import UserError
 
@@ -112,7 +112,7 @@ def refusals(model: Any) -> dict[str, str | None]:
             return f"--ode-function {choice.function} steps the output of a layer, which is no rate of change"
         return "with separate stage parameters each stage has another F" if choice.copies > 1 else None
 
-    return {name: refusal(stack.choice) for name, stack in observable_stacks(model).items()}
+    return {name: refusal(stack.choice) for name, stack in depth_stacks(model).items()}
 
 
 def blocks_with_flows(model: Any) -> dict[BlockId, DepthChoice]:
@@ -122,14 +122,14 @@ def blocks_with_flows(model: Any) -> dict[BlockId, DepthChoice]:
         raise UserError("nothing to measure: " + ", ".join(f"{stack}: {reason}" for stack, reason in reasons.items()))
     return {
         block: stack.choice
-        for name, stack in observable_stacks(model).items()
+        for name, stack in depth_stacks(model).items()
         if reasons[name] is None
         for block in stack.stepped_blocks
     }
 
 
-class _FlowErrorsObserver(LayerObserver):
-    """Measures each step of the observed blocks against the solution of y' = F(y).
+class _FlowErrors:
+    """Measures each step of some blocks against the solution of y' = F(y).
 
     :param blocks: the blocks to measure, with the steps that the trained model makes over each
     """
@@ -146,7 +146,7 @@ class _FlowErrorsObserver(LayerObserver):
         self.tolerance, self.max_steps = tolerance, max_steps
         self.errors = {block: BlockErrors(block.stack, str(block)) for block in blocks}
 
-    def see_step(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
+    def see(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
         if block not in self.errors:
             return
         assert padding is not None
@@ -184,6 +184,7 @@ def block_errors(
     :param max_steps: steps that the solution may take
     """
     blocks = {block: choice.steps for block, choice in blocks_with_flows(model).items()}
-    observer = _FlowErrorsObserver(blocks, tableaus, steps, tolerance, max_steps)
-    observe(model, observer, samples)
-    return list(observer.errors.values())
+    record = _FlowErrors(blocks, tableaus, steps, tolerance, max_steps)
+    see_all = [handle for stack in depth_stacks(model).values() for handle in see_steps(stack, record.see)]
+    run_hooked(model, see_all, samples)
+    return list(record.errors.values())

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.systems import measured_models, observe
-from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks
-from ode_transformer.numerics import RecurrenceScheme, Weight
+from ode_transformer.lab.analysis.systems import measured_models, run_hooked
+from ode_transformer.models.layer_hooks import depth_stacks, see_stage_weights
+from ode_transformer.nn import BlockId
+from ode_transformer.numerics import Weight
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,14 @@ class StageWeights:
     deviation: tuple[float, ...]
 
 
-class StageWeightsObserver(LayerObserver):
+class StageWeightsRecord:
     """Keeps the stage weights of each block at the positions that are not padding, [stages, positions] each."""
 
     def __init__(self) -> None:
         self.weights: dict[BlockId, list[Tensor]] = defaultdict(list)
 
-    def see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
+    def see(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
+        """Add the weights of one step."""
         assert padding is not None
         real = padding.logical_not().cpu()
         rows = [torch.as_tensor(weight).float().cpu() for weight in weights]
@@ -53,16 +55,16 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
 
     :param model: a model of this package in evaluation mode
     """
-    observer = StageWeightsObserver()
-    observe(model, observer, samples)
-    result = []
-    for stack in observable_stacks(model).values():
+    record, result = StageWeightsRecord(), []
+    stacks = depth_stacks(model).values()
+    run_hooked(model, [handle for stack in stacks for handle in see_stage_weights(stack, record.see)], samples)
+    for stack in stacks:
         for number, block in enumerate(stack.stepped_blocks):
-            own = stack.scheme.weights(number) if isinstance(stack.scheme, RecurrenceScheme) else ()
+            own = stack.depth_scheme.weights(number)
             own_rows = torch.stack([w.float().cpu().reshape(-1) for w in own]) if own else torch.empty(0, 1)
             rows = {str(block): own_rows}
-            if block in observer.weights:
-                of_stages = torch.cat(observer.weights[block], dim=1)
+            if block in record.weights:
+                of_stages = torch.cat(record.weights[block], dim=1)
                 rows = {str(block): of_stages, f"{block}, earlier layers": own_rows}
             for name, weights in rows.items():
                 if len(weights):

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED, recording
-from ode_transformer.nn.layer_history import LayerHistory
-from ode_transformer.nn.observers import BlockId, LayerObserver, observable_stacks, observing
-from ode_transformer.numerics import ButcherTableau, RungeKutta, VectorField, build_coefficients, runge_kutta_steps
+from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_steps
+from ode_transformer.nn import BlockId
+from ode_transformer.numerics import ButcherTableau, RungeKutta, VectorField, runge_kutta_steps
 
 
 @dataclass(frozen=True)
@@ -39,36 +40,13 @@ class PathStep:
 DepthPath = tuple[PathStep, ...]
 
 
-class _StepsObserver(LayerObserver):
-    """Keeps the steps over the blocks of a stack.
-
-    :param tableau: the scheme, whose stage points are kept; None to keep only starts and ends
-    """
-
-    def __init__(self, stack: str, tableau: ButcherTableau | None, steps: int) -> None:
-        self.stack, self.tableau, self.steps = stack, tableau, steps
-        self.path: list[PathStep] = []
-
-    def see_step(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
-        if block.stack != self.stack:
-            return
-        evaluate, points = recording(field)
-        if self.tableau is None:
-            points.append(y)
-        else:
-            runge_kutta_steps(evaluate, y, self.tableau, self.steps)
-        means = torch.stack([point.float().flatten(0, -2).mean(dim=0).cpu() for point in (*points, next_y)])
-        self.path.append(PathStep(means[:-1], means[-1]))
-
-
 @contextmanager
-def _stepped_by(stack: Any, tableau: ButcherTableau | None) -> Iterator[None]:
-    """Let a stack step by another scheme within the block, with the scheme's own weights; None for the trained one."""
-    owner = stack.scheme if isinstance(stack.scheme, LayerHistory) else stack
+def _stepped_by(stack: DepthStack, tableau: ButcherTableau | None) -> Iterator[None]:
+    """Let a stack step by another scheme within the block; None for the trained one."""
+    owner = stack.history or stack
     trained = owner.scheme
     if tableau is not None:
-        coefficients = [build_coefficients("tableau", tableau, 1)]
-        owner.scheme = RungeKutta(tableau, coefficients, stack.choice.steps, stack.choice.step_size)
+        owner.scheme = RungeKutta(tableau, steps=stack.choice.steps, step_size=stack.choice.step_size)
     try:
         yield
     finally:
@@ -82,15 +60,33 @@ def depth_paths(
     """Return the model's own path of a sentence as ``TRAINED``, and its path under each scheme.
 
     :param model: in evaluation mode
-    :param stack: name of a stack that ``block_flows.refusals`` does not name
+    :param stack: name of a stack that ``block_flows.refusals`` accepts
     :param sample: fairseq's batch of a single sentence, so that nothing is padding
     """
-    module, paths = observable_stacks(model)[stack], {}
+    module, paths = depth_stacks(model)[stack], {}
     for name, tableau in {TRAINED: None, **tableaus}.items():
-        observer = _StepsObserver(stack, tableau, module.choice.steps)
-        with _stepped_by(module, tableau), observing(model, observer):
+        path: list[PathStep] = []
+
+        def keep(
+            block: BlockId,
+            field: VectorField,
+            y: Tensor,
+            next_y: Tensor,
+            padding: Tensor | None,
+            tableau: ButcherTableau | None = tableau,
+            path: list[PathStep] = path,
+        ) -> None:
+            evaluate, points = recording(field)
+            if tableau is None:
+                points.append(y)
+            else:
+                runge_kutta_steps(evaluate, y, tableau, module.choice.steps)
+            means = torch.stack([point.float().flatten(0, -2).mean(dim=0).cpu() for point in (*points, next_y)])
+            path.append(PathStep(means[:-1], means[-1]))
+
+        with _stepped_by(module, tableau), removed_afterwards(see_steps(module, keep)):
             model(**sample["net_input"])
-        paths[name] = tuple(observer.path)
+        paths[name] = tuple(path)
     return paths
 
 

@@ -1,7 +1,7 @@
 """``ode-transformer analyse gradient-norms``: norm of the loss's gradient at the input of each layer, of any model.
 
 For a stack and a layer l it is the norm of the gradient of the loss, per token, with respect to all that the layer
-reads, x_l at every position (see ``DepthScheme.layer_inputs``):
+reads, x_l at every position (see ``tensors_between``):
 
     ‖∂L/∂x_l‖₂,   L = −(1/N) Σ log p(y_t | y_<t, x)         without x in a language model
 
@@ -14,6 +14,7 @@ Activation norms, for the report, are mean lengths of what a layer returns, ‖y
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,10 @@ import torch
 from torch import Tensor
 
 from ode_transformer.lab.analysis import systems
-from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood
+from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood, seen_layers
 from ode_transformer.lab.analysis.plots import LINE_STYLES, MARKERS, new_figure, plain_label, save_figure
-from ode_transformer.nn.observers import LayerId, LayerObserver, observable_stacks, observing
+from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_layer_inputs
+from ode_transformer.nn import LayerId
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -35,60 +37,44 @@ if TYPE_CHECKING:
 Norms = dict[str, list[float]]
 
 
-class _InputsObserver(LayerObserver):
-    """Keeps the tensors that each layer reads and that have gradients."""
-
-    def __init__(self) -> None:
-        self.inputs: dict[LayerId, list[Tensor]] = {}
-
-    def see_layer(
-        self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None
-    ) -> None:
-        self.inputs[layer] = [tensor for tensor in inputs if tensor.requires_grad]
-
-
 def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx: int) -> Norms:
     """Compute the norms, as means over batches.
 
     :param model: a model of this package in evaluation mode, so that there is no dropout
     """
-    sums: dict[str, dict[int, float]] = {stack: {} for stack in observable_stacks(model)}
+    stacks = depth_stacks(model)
+    sums: dict[str, dict[int, float]] = {stack: {} for stack in stacks}
     for sample in samples:
-        observer = _InputsObserver()
-        with observing(model, observer):
+        read: dict[LayerId, list[Tensor]] = defaultdict(list)
+
+        def see(layer: LayerId, inputs: Sequence[Tensor], _: object, read: dict[LayerId, list[Tensor]] = read) -> None:
+            read[layer] += [tensor for tensor in inputs if tensor.requires_grad]
+
+        with removed_afterwards(handle for stack in stacks.values() for handle in see_layer_inputs(stack, see)):
             loss = negative_log_likelihood(model, sample, padding_idx)
-        tensors = [tensor for inputs in observer.inputs.values() for tensor in inputs]
-        gradients = iter(torch.autograd.grad(loss, tensors))
-        for (stack, number), inputs in observer.inputs.items():
+        gradients = iter(torch.autograd.grad(loss, [tensor for inputs in read.values() for tensor in inputs]))
+        for (stack, number), inputs in read.items():
             squares = sum(float(next(gradients).double().square().sum()) for _ in inputs)
             sums[stack][number] = sums[stack].get(number, 0.0) + squares**0.5 / len(samples)
     return {stack: [norms[number] for number in sorted(norms)] for stack, norms in sums.items()}
 
 
-class _OutputsObserver(LayerObserver):
-    """Sums the norms of each layer's outputs over positions, and counts these."""
-
-    def __init__(self) -> None:
-        self.sums: dict[LayerId, float] = {}
-        self.positions: dict[LayerId, int] = {}
-
-    def see_layer(
-        self, layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None
-    ) -> None:
-        norms = torch.stack([output.float().square().sum(dim=-1) for output in outputs]).sum(dim=0).sqrt()
-        real = torch.ones_like(norms, dtype=torch.bool) if padding is None else padding.logical_not()
-        self.sums[layer] = self.sums.get(layer, 0.0) + float(norms[real].sum())
-        self.positions[layer] = self.positions.get(layer, 0) + int(real.sum())
-
-
 def activation_norms(model: Any, samples: Sequence[Mapping[str, Any]]) -> Norms:
     """Return the mean norm of each layer's outputs, stack by stack."""
-    observer = _OutputsObserver()
-    systems.observe(model, observer, samples)
-    means = {layer: observer.sums[layer] / observer.positions[layer] for layer in observer.sums}
+    sums: dict[LayerId, float] = defaultdict(float)
+    positions: dict[LayerId, int] = defaultdict(int)
+
+    def see(layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None) -> None:
+        norms = torch.stack([output.float().square().sum(dim=-1) for output in outputs]).sum(dim=0).sqrt()
+        real = torch.ones_like(norms, dtype=torch.bool) if padding is None else padding.logical_not()
+        sums[layer] += float(norms[real].sum())
+        positions[layer] += int(real.sum())
+
+    with seen_layers(model, see):
+        systems.run_hooked(model, (), samples)
     return {
-        stack: [mean for layer, mean in sorted(means.items()) if layer.stack == stack]
-        for stack in observable_stacks(model)
+        stack: [sums[layer] / positions[layer] for layer in sorted(sums) if layer.stack == stack]
+        for stack in depth_stacks(model)
     }
 
 

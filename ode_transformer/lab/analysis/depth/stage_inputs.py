@@ -18,8 +18,9 @@ from torch.nn.functional import cosine_similarity
 
 from ode_transformer.lab.analysis import systems
 from ode_transformer.lab.analysis.depth.block_flows import blocks_with_flows, recording
-from ode_transformer.nn.observers import BlockId, LayerObserver
-from ode_transformer.numerics import ButcherTableau, VectorField, get_tableau, stage_increments
+from ode_transformer.models.layer_hooks import depth_stacks, see_steps
+from ode_transformer.nn import BlockId
+from ode_transformer.numerics import ButcherTableau, VectorField, get_tableau, runge_kutta_steps
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -40,7 +41,7 @@ class StageInput(NamedTuple):
     cosine: float
 
 
-class _StageInputsObserver(LayerObserver):
+class _StageInputs:
     """Evaluates the stages of each step again and sums the three numbers of :class:`StageInput` over positions.
 
     :param steps: tableau of each block, and the part of its step that is one of several
@@ -51,12 +52,19 @@ class _StageInputsObserver(LayerObserver):
         self.sums: dict[BlockId, Tensor] = {}
         self.positions: dict[BlockId, int] = {}
 
-    def see_step(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
+    def see(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
         if block not in self.steps:
             return
         assert padding is not None
         evaluate, points = recording(field)
-        increments = stage_increments(evaluate, y, *self.steps[block])
+        increments: list[Tensor] = []
+
+        def keep(point: Tensor) -> Tensor:
+            increments.append(evaluate(point))
+            return increments[-1]
+
+        tableau, part = self.steps[block]
+        runge_kutta_steps(keep, y, tableau, 1, part)
         real = padding.logical_not()
         start, first = y[real].float(), increments[0][real].float()
         length = start.norm(dim=-1)
@@ -72,12 +80,13 @@ class _StageInputsObserver(LayerObserver):
 def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageInput]:
     """Measure the stages of all blocks that have an F, in the order of their depth."""
     choices = blocks_with_flows(model).items()
-    observer = _StageInputsObserver({b: (get_tableau(choice.scheme), 1 / choice.steps) for b, choice in choices})
-    systems.observe(model, observer, samples)
+    record = _StageInputs({b: (get_tableau(choice.scheme), 1 / choice.steps) for b, choice in choices})
+    see_all = [handle for stack in depth_stacks(model).values() for handle in see_steps(stack, record.see)]
+    systems.run_hooked(model, see_all, samples)
     return [
         StageInput(str(block), stage, *row)
-        for block, sums in observer.sums.items()
-        for stage, row in enumerate((sums / observer.positions[block]).tolist(), 1)
+        for block, sums in record.sums.items()
+        for stage, row in enumerate((sums / record.positions[block]).tolist(), 1)
     ]
 
 

@@ -2,8 +2,8 @@
 
 import csv
 import shutil
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,25 +34,28 @@ def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: st
     one, layers = sample([6, 3]), 5
     model = small_model(encoder_ode_scheme=scheme, encoder_layer_history="none", encoder_layers=layers, **options)
     norms = gradient_norms(model, [one], PAD)["encoder"]
-    step, cut = model.encoder.scheme.step, []
+    cut: list[torch.Tensor] = []
 
-    def apart(x: torch.Tensor) -> torch.Tensor:
-        if not x.requires_grad:  # a constant start
+    def apart(x: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple(map(apart, x))
+        if x is None or not x.requires_grad:  # a constant start
             return x
         cut.append(x.detach().requires_grad_())
         return cut[-1]
 
+    def before(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        y, state, *others = inputs
+        if state is not None:
+            fields = {name: apart(value) for name, value in state._asdict().items() if name != "history"}
+            state = state._replace(**fields)
+        return (apart(y), state, *others)
+
     for number in range(layers):
-
-        def step_apart(layer, state, number=number):
-            if state.depth == number:
-                state = replace(state, y=apart(state.y), memory=tuple(map(apart, state.memory)))
-            return step(layer, state)
-
         cut.clear()
-        model.encoder.scheme.step = step_apart
-        gradients = torch.autograd.grad(negative_log_likelihood(model, one, PAD), cut)
-        expected = sum(float(gradient.square().sum()) for gradient in gradients) ** 0.5
+        with model.encoder.layers[number].register_forward_pre_hook(before):
+            loss = negative_log_likelihood(model, one, PAD)
+        expected = sum(float(g.square().sum()) for g in torch.autograd.grad(loss, cut)) ** 0.5
         assert norms[number] == pytest.approx(expected), number
 
 
@@ -72,7 +75,7 @@ def test_batches_are_averaged_and_padding_has_no_part() -> None:
     kept = first["target"].ne(PAD)
     likelihoods = model(**first["net_input"])[0].log_softmax(-1)[kept].gather(1, first["target"][kept][:, None])
     assert float(negative_log_likelihood(model, first, PAD)) == pytest.approx(-float(likelihoods.mean()))
-    assert model.encoder.observers == []
+    assert not any(module._forward_pre_hooks for module in model.modules())
     assert all(parameter.grad is None for parameter in model.parameters())
 
 

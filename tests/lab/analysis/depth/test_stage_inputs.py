@@ -8,13 +8,12 @@ import pytest
 import torch
 from checkpoint_for_tests import make_language_model
 from models_for_tests import PAD, batch, small_model
-from observers_for_tests import FirstInputs
 from torch import Tensor
 
 from ode_transformer.cli.command import main
 from ode_transformer.lab.analysis.depth.stage_inputs import stage_inputs
-from ode_transformer.nn import Layer, observing
-from ode_transformer.numerics import Block
+from ode_transformer.models.layer_hooks import removed_afterwards, see_layer_inputs
+from ode_transformer.nn import Layer
 
 A = torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
@@ -33,11 +32,12 @@ def test_by_definition(size: float, steps: int, monkeypatch: pytest.MonkeyPatch)
         arch="ode_transformer_lm_rk2", ode_coefficients="tableau", ode_step_size=size, ode_steps=steps, **choice
     )
     tokens = batch([6, 3, 4])
-    inputs = FirstInputs("decoder")
-    with observing(model, inputs), torch.no_grad():
+    first_inputs: list[Tensor] = []
+    handles = see_layer_inputs(model.decoder, lambda _, inputs, __: first_inputs.append(inputs[0]))
+    with removed_afterwards(handles), torch.no_grad():
         model(tokens)
-    monkeypatch.setattr(Layer, "blocks", lambda *_: [Block(lambda y: y @ A.T)])
-    y = inputs.tensors[0][tokens.ne(PAD)]
+    monkeypatch.setattr(Layer, "increment", lambda _, y, *__, **___: y @ A.T)
+    y = first_inputs[0][tokens.ne(PAD)]
     first = size * y @ A.T
     second_point = y + first / steps
     found = stage_inputs(model, [{"net_input": {"src_tokens": tokens}}])

@@ -9,13 +9,14 @@ import pytest
 import torch
 from checkpoint_for_tests import binarise, make_language_model
 from models_for_tests import PAD, batch, small_model, teacher_forced
-from observers_for_tests import FirstInputs
+from torch import Tensor
 
 from ode_transformer.cli.command import main
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
 from ode_transformer.lab.analysis.depth.truncation_error import measured_order
-from ode_transformer.nn import Layer, observing
-from ode_transformer.numerics import Block, get_tableau
+from ode_transformer.models.layer_hooks import removed_afterwards, see_layer_inputs
+from ode_transformer.nn import Layer
+from ode_transformer.numerics import get_tableau
 
 A = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 NO_HISTORY = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
@@ -39,12 +40,13 @@ def test_a_linear_field_against_the_matrix_exponential(size: float, monkeypatch:
     choice = {"ode_coefficients": "tableau", "decoder_layers": 1, "ode_step_size": size, **NO_HISTORY}
     model = small_model(arch="ode_transformer_lm_rk2", **choice)
     tokens = batch([6, 3, 4])
-    inputs = FirstInputs("decoder")
-    with observing(model, inputs), torch.no_grad():
+    first_inputs: list[Tensor] = []
+    handles = see_layer_inputs(model.decoder, lambda _, inputs, __: first_inputs.append(inputs[0]))
+    with removed_afterwards(handles), torch.no_grad():
         model(tokens)
-    monkeypatch.setattr(Layer, "blocks", lambda *_: [Block(lambda y: y @ A.T)])
+    monkeypatch.setattr(Layer, "increment", lambda _, y, *__, **___: y @ A.T)
     (block,) = measured(model, [{"net_input": {"src_tokens": tokens}}], (1, 2)).values()
-    y0 = inputs.tensors[0][tokens.ne(PAD)]
+    y0 = first_inputs[0][tokens.ne(PAD)]
     scaled = size * A
     exact = y0 @ torch.matrix_exp(scaled).T
     moved = (exact - y0).norm(dim=1)

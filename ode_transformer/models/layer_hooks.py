@@ -1,0 +1,109 @@
+"""Forward hooks on the layers, steps and stage weights of a stack, for logs and measurements.
+
+Functions that hook a stack return the handles of the hooks; each handle ends its hook by ``remove``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.nn import STACKS, BlockId, Layer, LayerId
+from ode_transformer.numerics import RungeKutta, VectorField, Weight
+
+SeeLayer = Callable[[LayerId, Sequence[Tensor], Tensor | None], None]
+SeeStep = Callable[[BlockId, VectorField, Tensor, Tensor, Tensor | None], None]
+SeeWeights = Callable[[BlockId, Sequence[Weight], Tensor | None], None]
+
+
+def depth_stacks(model: Any) -> dict[str, DepthStack]:
+    """Return the stacks of a model by name: a language model's decoder, none of fairseq's own models."""
+    stacks = {name: getattr(model, name, None) for name in STACKS}
+    return {name: stack for name, stack in stacks.items() if isinstance(stack, DepthStack)}
+
+
+@contextmanager
+def removed_afterwards(handles: Iterable[RemovableHandle]) -> Iterator[None]:
+    """Remove hooks at the end of the ``with`` block."""
+    handles = list(handles)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def tensors_between(y: Tensor, state: Any) -> list[Tensor]:
+    """Return what a layer reads: y, and the tensors of its scheme's state without its history, each [.., dim]."""
+    tensors = [y]
+    for name, value in ({} if state is None else state._asdict()).items():
+        if name != "history":
+            tensors += value if isinstance(value, tuple) else () if value is None else (value,)
+    return tensors
+
+
+def see_layer_inputs(stack: DepthStack, see: SeeLayer) -> list[RemovableHandle]:
+    """Call ``see`` with each layer, what it reads, and the padding, [B, T] or [B, S, T].
+
+    The tensors are views, so that their gradients are those of this layer alone.
+    """
+
+    def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        assert isinstance(module, Layer)
+        y, state, context, scheme = inputs
+        if state is not None:
+            state = type(state)(*(_views(value) for value in state))
+        y = _views(y)
+        see(LayerId(stack.stack, module.index + 1), tensors_between(y, state), context.padding)
+        return y, state, context, scheme
+
+    return [layer.register_forward_pre_hook(before) for layer in stack.layers]
+
+
+def _views(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_views, value))
+    return None if value is None else value.view_as(value)
+
+
+def see_steps(stack: DepthStack, see: SeeStep) -> list[RemovableHandle]:
+    """Call ``see`` with each block, its F, the y at which its step begins and ends, and the padding.
+
+    Only Runge–Kutta schemes have such steps. F is multiplied by the step size: its solution at t = 1 is the block's.
+    """
+    scheme = stack.depth_scheme
+
+    @torch.no_grad()
+    def after(module: nn.Module, inputs: tuple[Any, ...], outputs: tuple[Tensor, Any]) -> None:
+        assert isinstance(module, RungeKutta)
+        (f, y, _, block), h = inputs, module.step_size
+        see(stack.stepped_blocks[block], lambda point: h * f(point, 0), y, outputs[0], f.keywords["context"].padding)
+
+    return [scheme.register_forward_hook(after)] if isinstance(scheme, RungeKutta) else []
+
+
+def see_stage_weights(stack: DepthStack, see: SeeWeights) -> list[RemovableHandle]:
+    """Call ``see`` with each block, the weights γ_1 … γ_s of its stages, and the padding.
+
+    The weights of two or more stages, or a learned one of a single stage: numbers, or tensors [B, T, 1] or []. Those
+    with a number for each channel are replaced by their means.
+    """
+    step: list[tuple[BlockId, Tensor | None]] = []
+
+    def before(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        f, _, _, block = inputs
+        step[:] = [(stack.stepped_blocks[block], f.keywords["context"].padding)]
+
+    @torch.no_grad()
+    def after(module: nn.Module, inputs: tuple[Any, ...], weights: Sequence[Weight]) -> None:
+        if len(weights) > 1 or isinstance(weights[0], Tensor):
+            block, padding = step[0]
+            see(block, [w.mean() if isinstance(w, Tensor) and w.dim() == 1 else w for w in weights], padding)
+
+    coefficients = getattr(stack.depth_scheme, "coefficients", ())
+    handles = [stack.depth_scheme.register_forward_pre_hook(before)] if len(coefficients) else []
+    return [*handles, *(module.register_forward_hook(after) for module in coefficients)]
