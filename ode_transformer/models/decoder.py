@@ -159,6 +159,9 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         masks = {SubLayerKind.SELF_ATTENTION: attention_mask(length, length, device, seen, causal, choice, dtype)}
         source, source_padding = self._source(encoder_out)
         if source is not None:
+            if source_padding is not None and len(source) < len(tokens):  # of ``reorder_encoder_out``
+                rows = len(tokens) // len(source)
+                source, source_padding = (x.repeat_interleave(rows, 0) for x in (source, source_padding))
             seen = None if source_padding is None else seen_padding(source_padding)
             masks[SubLayerKind.CROSS_ATTENTION] = attention_mask(length, source.size(1), device, seen, dtype=dtype)
         return Context(masks, source, padding, weights=weights)

@@ -1,7 +1,7 @@
 """Moves a representation through a stack of fairseq-configured layers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
@@ -150,10 +150,8 @@ class DepthStack(nn.Module):
         self.grouping = self.choice.grouping(kinds)
         first_block, function = 0, self.choice.function
         if self.choice.is_lstm:  # its scheme reads all attentions of a layer at once
-            self.grouping, function = (
-                [(tuple(name for names, _ in self.grouping for name in names), True)],
-                "attentions",
-            )
+            attentions = tuple(name for names, _ in self.grouping for name in names)
+            self.grouping, function = [(attentions, True)], "attentions"
         for index, layer in enumerate(self.layers):
             is_stepped = index in self.choice.stepped_layers(len(self.layers))
             blocks = self.grouping if is_stepped else [(tuple(layer), False)]
@@ -181,10 +179,8 @@ class DepthStack(nn.Module):
 
         Parameters, their gradients and the layers' states stay in float32, as with fairseq's ``--amp`` on a GPU.
         """
-        with (
-            _without_cudnn_attention(),
-            torch.autocast("cpu", torch.bfloat16, self.training and self.trains_in_bfloat16),
-        ):
+        in_bfloat16 = self.training and self.trains_in_bfloat16
+        with _without_cudnn_attention(), torch.autocast("cpu", torch.bfloat16) if in_bfloat16 else nullcontext():
             return super().forward(*inputs, **options)
 
     @property
@@ -203,8 +199,8 @@ class DepthStack(nn.Module):
     def is_replayable(self, positions: int) -> bool:
         """Tell whether a training step with this number of positions may be replayed from a recording.
 
-        Nobody would see the probabilities, an adaptive softmax selects by value, and what activation checkpointing computes
-        again would get another dropout.
+        Nobody would see the probabilities, an adaptive softmax selects by value, and what activation checkpointing
+        computes again would get another dropout.
 
         :param positions: rows times the lengths of source and target
         """

@@ -46,10 +46,10 @@ def search(models: list[Any], fixed_shapes: bool) -> list[Any]:
     ("seeds", "factor", "options"),
     [
         ([2], 1.3, {"decoder_ode_scheme": "rk2"}),
-        ([2], 3, {"arch": "ode_transformer_rk2", "max_relative_positions": 0, "decoder_learned_pos": True}),
-        ([0, 1], 2, {"relative_values": True, "no_token_positional_embeddings": True}),
-        ([2], 1.6, {"arch": "dlstm"}),
-        ([0], 2, {"arch": "ode_transformer_lm_rk2"}),
+        ([2], 2.25, {"arch": "ode_transformer_rk2", "max_relative_positions": 0, "decoder_learned_pos": True}),
+        ([0, 1], 1.5, {"relative_values": True, "no_token_positional_embeddings": True}),
+        ([3], 1.6, {"arch": "dlstm"}),
+        ([10], 2, {"arch": "ode_transformer_lm_rk2"}),
     ],
 )
 def test_a_recorded_step_continues_the_search(

@@ -93,7 +93,7 @@ def test_greedy_translations_are_those_of_the_checkpoint(flags: tuple, tmp_path:
     )
     assert lines == expected
     assert lines.split("\n")[-5:-3] == ["", ""]  # lines without text stay empty
-    assert len(set(lines.split("\n"))) > 40
+    assert len(set(lines.split("\n"))) > 30
     hub = ExportedModel(tmp_path / "folder", None)
     sources = [hub.encode("▁The ▁dog " * count) for count in (1, 20, 2)]
     found = hub.generate(sources, beam=1, max_len_a=2, max_len_b=1)

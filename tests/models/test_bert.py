@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from fairseq.models.roberta import RobertaEncoder
-from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model
+from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model, split_projections
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.bert import segments
@@ -81,7 +81,7 @@ def test_it_is_fairseqs_roberta_where_there_are_no_segments(learned: bool) -> No
         ours.encoder.sentence_encoder.embed_segments.weight.zero_()
     theirs = RobertaEncoder(ours.args, ours.encoder.dictionary).double().eval()
     state = {}
-    for name, value in ours.encoder.state_dict().items():
+    for name, value in split_projections(ours.encoder.state_dict()).items():
         for mine, other in RENAMED.items():
             name = name.replace(f".{mine}", f".{other}")
         state[name] = value

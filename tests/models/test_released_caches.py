@@ -24,7 +24,7 @@ class ReadOnlyCache(KeyValueCache):
             earlier = added
         elif self.with_current:
             earlier = torch.cat([earlier, added])
-        self.positions, self.length = earlier, len(earlier)
+        self.positions, self.length = earlier.contiguous(), len(earlier)
 
 
 @pytest.mark.parametrize("with_current", [False, True])
