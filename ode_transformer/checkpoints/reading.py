@@ -9,11 +9,13 @@ beside it.
 
 import argparse
 import errno
+import hashlib
 import os
 import re
 import warnings
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,16 @@ def saved_updates(state: Mapping[str, Any]) -> int:
     return int(history[-1].get("num_updates", 0))
 
 
+def dictionary_digests(task: Any) -> dict[str, str]:
+    """Return the SHA-256 of the words of a task's dictionaries, in their order."""
+    digests = {}
+    for side in ("source", "target"):
+        with suppress(NotImplementedError):  # a task without words, such as speech
+            if (words := getattr(task, f"{side}_dictionary")) is not None:
+                digests[side] = hashlib.sha256("\n".join(words.symbols).encode()).hexdigest()
+    return digests
+
+
 def build_model(
     path: Path, state: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, task: Any = None
 ) -> tuple[Any, Any, Any]:
@@ -119,6 +131,10 @@ def build_model(
         used = admitted_state(used, overrides)
         config = used["cfg"]
         task = task or tasks.setup_task(config.task, from_checkpoint=True)
+        saved = option_group(option_group(state.get("extra_state")).get("dictionaries"))
+        for side, digest in dictionary_digests(task).items() if saved else ():
+            if saved.get(side, digest) != digest:
+                raise UserError(f"trained with another {side} dictionary than that of {config.task.data}")
         with limited_parameters(state["model"]):
             (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=used)
     except UserError as error:

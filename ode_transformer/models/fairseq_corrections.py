@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.plain_numbers import plain_numbers
-from ode_transformer.checkpoints.reading import load_checkpoint
+from ode_transformer.checkpoints.reading import dictionary_digests, load_checkpoint
 from ode_transformer.models.fairseq_parser import suggest_architecture
 from ode_transformer.support.errors import OptionError
 
@@ -201,6 +201,12 @@ def _length_buckets(original: Function, sizes: Any, buckets: int) -> np.ndarray:
 # Left out of NumPy 2, and read by --num-batch-buckets and by fairseq-interactive with a language model.
 if not hasattr(np, "compat"):
     np.compat = SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
+
+
+@_replace(Trainer, "save_checkpoint")
+def _remember_dictionaries(original: Function, trainer: Trainer, filename: str, extra_state: dict[str, Any]) -> Any:
+    """Write into a checkpoint which dictionaries its parameters belong to."""
+    return original(trainer, filename, extra_state | {"dictionaries": dictionary_digests(trainer.task)})
 
 
 @_replace(checkpoint_utils, "torch_persistent_save")
