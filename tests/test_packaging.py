@@ -160,4 +160,4 @@ def test_recipes_and_quickstart_run_from_an_empty_folder(wheel: zipfile.ZipFile,
     done = subprocess.run(words, cwd=empty, env=ENVIRONMENT | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "tensorboardX" not in done.stdout + done.stderr  # fairseq's advice, which is wrong, stays in the logs
-    assert {"experiments", "quickstart"} <= {path.name for path in empty.iterdir()}
+    assert {"mine.yaml", "quickstart"} <= {path.name for path in empty.iterdir()}
