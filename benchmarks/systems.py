@@ -38,6 +38,10 @@ def _ode_transformer(layers: int, scheme: str = "euler", **options: Any) -> Syst
     return System("ode_transformer_euler", {"encoder_layers": layers, "encoder_ode_scheme": scheme} | options)
 
 
+def _reformer_base(**options: Any) -> System:
+    return System("reformer_base", {"encoder_layers": 0, "decoder_layers": 7} | options)
+
+
 _PLAIN: dict[str, Any] = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
 _STEPS: dict[str, dict[str, Any]] = {
     "normalized": {"ode_normalize_step": True},
@@ -82,7 +86,8 @@ SYSTEMS: dict[str, System] = {
     "ones-6-ctranslate2-int8": System("ode_transformer_ones", {"encoder_layers": 6}, ("decode",), "int8"),
     # The joint layers of Reformer's paper, whose matrices are as many as those of a Transformer with 6-6 layers.
     "reformer-fast-5": System("reformer_fast", {"encoder_layers": 5, "decoder_layers": 5}),
-    "reformer-base-7": System("reformer_base", {"encoder_layers": 0, "decoder_layers": 7}),
+    "reformer-base-7": _reformer_base(),
+    "reformer-base-7-independent": _reformer_base(joint_dropout="independent"),
 }
 
 # measure -> system and baseline: ratios of training times, of decoding speeds, of peaks of memory

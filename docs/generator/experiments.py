@@ -15,6 +15,7 @@ from ode_transformer.lab.glue import glue_command
 from ode_transformer.lab.glue.arguments import CONFIG
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names
 from ode_transformer.lab.recipes.recipe import Recipe, read_recipe
+from ode_transformer.lab.recipes.workflow import table_systems
 from ode_transformer.lab.studies import find_study, study_names
 from ode_transformer.lab.studies.study import read_study
 from ode_transformer.support import commands
@@ -120,13 +121,25 @@ def state_of(row: PaperRow, sources: Mapping[str, Source]) -> str:
     return "; ".join(parts)
 
 
+def command_text(command: str | None) -> str:
+    """Return the command of a row as Markdown, with the number of trainings of a published table."""
+    if command is None:
+        return ""
+    words = shlex.split(command)
+    if "--table" not in words or glue_command.NAME in words:
+        return f"`{command}`"
+    systems = table_systems(words[2], words[words.index("--table") + 1], None, ["*"])
+    seeds = words[words.index("--seeds") + 1].split(",") if "--seeds" in words else [""]
+    return f"`{command}`, {len(systems) * len(seeds)} trainings"
+
+
 def paper_table(paper: Paper, sources: Mapping[str, Source]) -> str:
     """Return the table of a paper's tables and figures."""
     rows = [
         (
             row.name,
             row.shows,
-            f"`{row.command}`" if row.command else "",
+            command_text(row.command),
             f"`{row.study}`" if row.study else "",
             state_of(row, sources),
         )

@@ -12,7 +12,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from ode_transformer.lab.analysis.bucket_tables import Buckets, BucketTable
 from ode_transformer.lab.analysis.one_sentence import DrawnMap, drawn_map, write_maps
 from ode_transformer.lab.analysis.plots import new_figure
 from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator, named_systems
-from ode_transformer.lab.metrics.metric import Settings
+from ode_transformer.lab.metrics.metric import Lines, Settings
 from ode_transformer.lab.metrics.scripts import default_tokenizer
 from ode_transformer.lab.metrics.translation_scores import bleu, length_ratio
 from ode_transformer.support.arguments import check_within
@@ -37,7 +37,7 @@ from ode_transformer.support.lines import read_lines
 
 FREQUENCIES = (0, 9, 99, 999, 9_999, 99_999, 999_999)  # ends of the buckets
 
-Measure = Callable[[Sequence[str], Sequence[str]], float | None]  # of hypotheses and references
+Measure = Callable[[Lines, Sequence[Lines]], float | None]  # of hypotheses and references
 
 
 class TokenAccuracy(NamedTuple):
@@ -63,12 +63,13 @@ class TokenAccuracy(NamedTuple):
 class TestSet:
     """The test set of a comparison.
 
+    :param references: one or several texts
     :param lengths: lengths of the sources in tokens as the models read them, without the end symbol
     :param frequencies: frequency of each token of the target's dictionary in the training data; None if unknown
     """
 
     name: str
-    references: Sequence[str]
+    references: Sequence[Lines]
     lengths: Sequence[int]
     frequencies: np.ndarray | None
 
@@ -121,8 +122,8 @@ def by_source_length(
     values: list[float | None] = []
     for index in range(len(buckets.ends) + 1):
         numbers = np.flatnonzero(indices == index).tolist()
-        texts = [[lines[number] for number in numbers] for lines in (hypotheses, test.references)]
-        values.append(measure(*texts) if numbers else None)
+        chosen, *references = ([lines[number] for number in numbers] for lines in (hypotheses, *test.references))
+        values.append(measure(chosen, references) if numbers else None)
     return values
 
 
@@ -144,11 +145,14 @@ def comparison_tables(
 ) -> list[BucketTable]:
     """Return the summary, with a row for each system, and the tables over buckets, with a column for each."""
 
-    def bleu_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
-        return bleu(hypotheses, Settings(references, tokenize=settings.tokenize, lowercase=settings.lowercase))[0].value
+    def with_references(references: Sequence[Lines]) -> Settings:
+        return replace(settings, references=references[0], more_references=tuple(references[1:]))
 
-    def ratio_of(hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
-        return length_ratio(hypotheses, Settings(references, tokenize=settings.tokenize))
+    def bleu_of(hypotheses: Lines, references: Sequence[Lines]) -> float | None:
+        return bleu(hypotheses, with_references(references))[0].value
+
+    def ratio_of(hypotheses: Lines, references: Sequence[Lines]) -> float | None:
+        return length_ratio(hypotheses, with_references(references))
 
     ratios = {name: [ratio_of(hypotheses, test.references)] for name, hypotheses in translations.items()}
     summary: dict[str, list[float | None]] = {
@@ -157,7 +161,7 @@ def comparison_tables(
         "accuracy (%)": [100 * float(accuracy.right.mean()) for accuracy in accuracies.values()],
         "-log p": [float(accuracy.loss.mean()) for accuracy in accuracies.values()],
     }
-    title = f"{len(test.references):,} sentences of {test.name}; -log p in nats per token"
+    title = f"{len(test.lengths):,} sentences of {test.name}; -log p in nats per token"
     tables = [
         BucketTable("summary", list(translations), "system", title, summary),
         BucketTable("length_ratio", [test.name], "test set", "length ratio", ratios),
@@ -202,7 +206,8 @@ def run(args: argparse.Namespace) -> int:
         check_within("--maps", args.maps, len(system.numbers))
         if test is None:
             lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
-            test = TestSet(args.split, system.references(), lengths, frequencies(system, args.data))
+            references = [system.references(), *(read_lines(path)[: len(lengths)] for path in args.more_references)]
+            test = TestSet(args.split, references, lengths, frequencies(system, args.data))
         hypotheses = args.output / "systems" / file_name(name) / "hypotheses.txt"
         hypotheses.parent.mkdir(parents=True, exist_ok=True)
         jobs = Jobs(hypotheses.parent, system.model_digest, print_progress)
@@ -212,16 +217,16 @@ def run(args: argparse.Namespace) -> int:
         digests[name] = system.model_digest
         write_maps(maps(system, args.maps), name, args.output / "attention")
     assert test is not None  # argparse asks for one system at least
-    tokenize = args.tokenize or default_tokenizer(test.references)  # the same for all buckets
-    settings = Settings(test.references, tokenize=tokenize, lowercase=args.lowercase)
+    tokenize = args.tokenize or default_tokenizer(test.references[0])  # the same for all buckets
+    settings = Settings(test.references[0], tuple(test.references[1:]), tokenize, args.lowercase)
     tables = comparison_tables(translations, accuracies, test, args.lengths, settings)
     record = {
         "command": shlex.join(["ode-transformer", *args.words]),
-        "signature": bleu(test.references, settings)[0].signature,
+        "signature": bleu(test.references[0], settings)[0].signature,
         "systems": {name: {"path": str(path), "content": digests[name]} for name, path in paths.items()},
         "tables": {table.name: vars(table) for table in tables},
     }
     write_text(args.output / "results.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    title = f"{args.data.resolve().name}, {len(test.references):,} sentences of {test.name}"
+    title = f"{args.data.resolve().name}, {len(test.lengths):,} sentences of {test.name}"
     write_tables(tables, args.output, title)
     return 0

@@ -8,6 +8,7 @@ An analysis is a command of ``ode-transformer analyse`` as it would be typed, wi
     {data} {corpus}         the folders of the binarised data and of the text
     {search} {flavour}      flags of the recipe's search, and of its BLEU
     {metric}                the recipe's first score
+    {references}            further references of the test set, if it has any
     {output}                path of the results, to be completed: {output}.png
 """
 
@@ -68,7 +69,13 @@ def _shared_values(runs: Sequence[Run], systems: Mapping[str, Experiment]) -> di
         "{search}": _search_flags(experiment),
         "{flavour}": commands.flags(_flavour(experiment.recipe)),
         "{metric}": commands.flags(_metric(experiment.recipe)),
+        "{references}": _further_references(experiment),
     }
+
+
+def _further_references(experiment: Experiment) -> list[Any]:
+    _, *names = experiment.references(experiment.recipe.score[0], "test")
+    return ["--more-references", *(experiment.data.corpus / name for name in names)] if names else []
 
 
 def _search_flags(experiment: Experiment) -> list[str]:

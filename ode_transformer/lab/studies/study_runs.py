@@ -177,8 +177,12 @@ class StudyRuns:
         points = read_log(experiment.log)
         # A language model's loss is that of the text; label smoothing makes another of a translation's.
         validated = [p for p in points if p.split == "valid" and (p.nll_loss is not None or not self.data.parallel)]
-        if self.data.parallel and validated and validated[-1].perplexity < 2**MAX_BITS:
-            values["perplexity valid"] = validated[-1].perplexity
+        if self.data.parallel and validated:
+            # An average of checkpoints has no validation of its own.
+            best = min(validated, key=lambda point: point.loss)
+            decoded = best if experiment.recipe.average.best else validated[-1]
+            if decoded.perplexity < 2**MAX_BITS:
+                values["perplexity valid"] = decoded.perplexity
         validations = [(point.updates, point.perplexity) for point in validated if point.perplexity < 2**MAX_BITS]
         minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
         path = experiment.provenance_path
