@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import functools
 import queue
+import re
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -125,6 +126,23 @@ def _keep_last_batch(original: Function, indices: Any, *arguments: Any, **option
     return [*batches, rest] if len(rest) else batches
 
 
+@_replace(FairseqTask, "inference_step")
+def _leave_blank_lines_empty(
+    original: Function, task: FairseqTask, generator: Any, models: Any, sample: dict[str, Any], **options: Any
+) -> Any:
+    """Return an output without words for a source without words, for which a model invents some."""
+    hypotheses = original(task, generator, models, sample, **options)
+    source = sample["net_input"].get("src_tokens")
+    if source is not None and source.dim() == 2 and not source.is_floating_point():
+        words = source.ne(generator.pad) & source.ne(generator.eos)
+        for number in (~words.any(dim=1)).nonzero()[:, 0].tolist():
+            for hypothesis in hypotheses[number]:
+                scores = hypothesis["positional_scores"].new_zeros(1)
+                hypothesis |= {"tokens": hypothesis["tokens"][-1:], "positional_scores": scores, "score": scores[0]}
+                hypothesis |= {"attention": hypothesis["attention"][..., -1:], "alignment": []}
+    return hypotheses
+
+
 @_replace(FairseqTask, "get_batch_iterator")
 def _batch_as_from_the_start(
     original: Function,
@@ -150,10 +168,43 @@ def _batch_as_from_the_start(
 
 
 @_replace(Trainer, "load_checkpoint")
-def _read_checkpoint_in_each_process(original: Function, trainer: Trainer, *arguments: Any, **options: Any) -> Any:
-    """Let ``--load-checkpoint-on-all-dp-ranks`` be the rule: PyTorch >= 2.6 refuses what the first process sends."""
+def _read_checkpoint_in_each_process(
+    original: Function, trainer: Trainer, path: str, *arguments: Any, **more: Any
+) -> Any:
+    """Let ``--load-checkpoint-on-all-dp-ranks`` be the rule: PyTorch >= 2.6 refuses what the first process sends.
+
+    :raises OptionError: the embeddings are those of another dictionary, where fairseq speaks of architectures
+    """
     trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
-    return original(trainer, *arguments, **options)
+    try:
+        return original(trainer, path, *arguments, **more)
+    except Exception as error:
+        sizes = re.search(r"size mismatch for \S*embed_tokens.*?Size\(\[(\d+).*?Size\(\[(\d+)", str(error.__context__))
+        if sizes is None or sizes[1] == sizes[2]:
+            raise
+        raise OptionError(
+            f"{path}: its dictionary has {sizes[1]} words, that of the data {sizes[2]}: binarise them with its own "
+            "(fairseq-preprocess --srcdict, --tgtdict)"
+        ) from error
+
+
+@_replace(Trainer, "train_step")
+def _say_what_is_not_a_number(original: Function, trainer: Trainer, samples: Any, *arguments: Any, **more: Any) -> Any:
+    """End a training whose gradients are no numbers in one line, with the batch's sentences in a file.
+
+    :raises OptionError: fairseq's FloatingPointError
+    """
+    try:
+        return original(trainer, samples, *arguments, **more)
+    except FloatingPointError as error:
+        path = Path(trainer.cfg.checkpoint.save_dir) / "crash_batch.txt"
+        numbers = [number for sample in samples for number in sample["id"].tolist()]
+        path.write_text("".join(f"{number}\n" for number in numbers))
+        reason = str(error).splitlines()[0]
+        raise OptionError(
+            f"update {trainer.get_num_updates() + 1}: {reason}; the batch's sentences, numbered from 0 on: {path}; "
+            "a lower --lr, a longer --warmup-updates or --clip-norm 1 help, and --bf16 instead of --fp16"
+        ) from error
 
 
 @_replace(checkpoint_utils, "load_checkpoint_to_cpu")

@@ -1,6 +1,8 @@
 """Faults of the pinned fairseq, each shown in fairseq's own function and gone with the correction."""
 
+from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.trainer import Trainer
 from models_for_tests import EOS, PAD, batch, small_model
 
 from ode_transformer.checkpoints.reading import load_checkpoint
@@ -155,6 +158,56 @@ def test_the_last_batch_is_kept(pinned: Callable[[Any, str], None]) -> None:
     assert np.concatenate(pairs().batch_by_size(np.arange(30), **options)).tolist() == list(range(30))
     pinned(data_utils, "batch_by_size")
     assert sum(map(len, pairs().batch_by_size(np.arange(30), **options))) == 24
+
+
+def test_a_blank_line_stays_blank(pinned: Callable[[Any, str], None]) -> None:
+    model = small_model()
+    generator = SequenceGenerator([model], model.decoder.dictionary, beam_size=2, max_len_b=8, min_len=3)
+    task = TranslationTask(TranslationConfig(), model.encoder.dictionary, model.decoder.dictionary)
+    sample = {"net_input": {"src_tokens": SENTENCES}}  # the third is its end alone
+
+    def lengths() -> list[int]:
+        return [len(found[0]["tokens"]) for found in task.inference_step(generator, [model], sample)]
+
+    assert [length == 1 for length in lengths()] == [False, False, True, False]
+    pinned(FairseqTask, "inference_step")
+    assert min(lengths()) > 3
+
+
+def failing_trainer(error: Exception, folder: Path) -> Any:
+    """Return what the corrections see of a trainer whose next step fails."""
+    cfg = Namespace(checkpoint=Namespace(save_dir=str(folder)))
+    return Namespace(cfg=cfg, get_num_updates=lambda: 4, _set_seed=partial(_fail, error))
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def test_another_dictionary_is_named() -> None:
+    def load(trainer: Any, path: str) -> None:
+        """Fail as fairseq's own function does."""
+        try:
+            torch.nn.ModuleDict({"embed_tokens": torch.nn.Embedding(3, 2)}).load_state_dict(
+                {"embed_tokens.weight": torch.zeros(5, 2)}
+            )
+        except RuntimeError:
+            raise Exception("ensure that the architectures match")  # noqa: B904
+
+    trainer = Namespace(cfg=Namespace(checkpoint=Namespace()))
+    with pytest.raises(OptionError, match="model.pt: its dictionary has 5 words, that of the data 3: binarise"):
+        fairseq_corrections._read_checkpoint_in_each_process(load, trainer, "model.pt")
+    assert trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks
+
+
+def test_losses_that_are_no_numbers_end_in_one_line(pinned: Callable[[Any, str], None], tmp_path: Path) -> None:
+    trainer = failing_trainer(FloatingPointError("gradients are Nan/Inf"), tmp_path)
+    with pytest.raises(OptionError, match="update 5: gradients are Nan/Inf; .*crash_batch.txt.*--lr"):
+        Trainer.train_step(trainer, [{"id": torch.tensor([7, 3])}])
+    assert (tmp_path / "crash_batch.txt").read_text() == "7\n3\n"
+    pinned(Trainer, "train_step")
+    with pytest.raises(FloatingPointError):
+        Trainer.train_step(trainer, [{"id": torch.tensor([7, 3])}])
 
 
 def test_length_buckets_with_numpy_2(pinned: Callable[[Any, str], None]) -> None:
