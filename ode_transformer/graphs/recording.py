@@ -45,7 +45,7 @@ class Recorder(Protocol):
         """Record a step, and leave the random numbers as they were.
 
         :param attach_gradients: called after a first computation, which finds the parameters that have a gradient
-        :raises RuntimeError: out of memory
+        :raises RuntimeError: memory ended, or the step does what cannot be recorded
         """
 
     def free_bytes(self) -> int:

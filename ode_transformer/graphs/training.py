@@ -120,11 +120,9 @@ class RecordedTraining:
         try:
             self.steps[shape] = _RecordedStep(self, self.recorder, step, inputs)
         except RuntimeError as error:
-            if "out of memory" not in str(error):
-                raise
             self.steps.clear()
             self.recorder = None
-            logger.warning("--cuda-graphs: out of memory while recording; the training goes on unrecorded")
+            logger.warning(f"--cuda-graphs: the training goes on unrecorded, because recording failed: {error}")
         finally:
             for parameter, gradient in zip(self.parameters, kept, strict=True):
                 parameter.grad = gradient

@@ -39,13 +39,22 @@ from ode_transformer.support.tables import markdown_table
 Command = list[str | Path]
 
 GPU_WORKERS = 1  # processes that prepare batches while a GPU computes
+LARGE_GPU_FACTOR = 4  # times a recipe's tokens of a pass, where a GPU has the memory for them
 SHORT_RUN = 5.0  # minutes of --minutes, below which a run is a trial: only its first sentences are decoded and scored
 FIRST_SENTENCES = 200
 
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
     *("log-depth-interval", "log-samples", "user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir"),
-    *("max-tokens-valid", "no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"),
+    *(
+        "cuda-graphs",
+        "ddp-backend",
+        "max-tokens-valid",
+        "no-epoch-checkpoints",
+        "keep-last-epochs",
+        "save-interval-updates",
+        "keep-interval-updates",
+    ),
 }
 
 
@@ -112,7 +121,8 @@ class Experiment:
 
     @property
     def _max_tokens_per_process(self) -> int:
-        return self.options.max_tokens or int(self.recipe.train["max-tokens"])
+        tokens = int(self.recipe.train["max-tokens"]) * (LARGE_GPU_FACTOR if self.machine.large_gpus else 1)
+        return self.options.max_tokens or tokens
 
     @property
     def _users_flags(self) -> set[str]:
@@ -146,11 +156,23 @@ class Experiment:
             ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
             ("tokens_per_update", self.batch.flags()),
             ("machine", self.machine.flags(self._keeps_own_copy)),
-            ("GPU", {"num-workers": GPU_WORKERS} if self.machine.gpus else {}),
+            ("GPU", self._gpu_flags),
             ("--seed", {"seed": recipe.train.get("seed", 1) if self.seed is None else self.seed}),
             ("minutes", {"stop-time-hours": None if minutes is None else round(minutes / 60, 4)}),
             ("--output", {"save-dir": self.checkpoints, "tensorboard-logdir": self.folder / "tensorboard"}),
         ]
+
+    @property
+    def _gpu_flags(self) -> dict[str, Any]:
+        """The flags of a training on GPUs; ``cuda-graphs: false`` among the recipe's flags leaves CUDA graphs out."""
+        train = self.recipe.train
+        flags: dict[str, Any] = {"num-workers": GPU_WORKERS}
+        if not self.machine.gpus:
+            return {}
+        is_recorded = str(train.get("criterion")).startswith("fused_") and "--criterion" not in self._users_flags
+        if is_recorded and train.get("cuda-graphs", True) and architectures(self.recipe.task).get(self.recipe.arch):
+            flags |= {"cuda-graphs": True} | ({"ddp-backend": "legacy_ddp"} if self.machine.processes > 1 else {})
+        return flags
 
     @property
     def _keeps_own_copy(self) -> bool:

@@ -17,6 +17,7 @@ CPU_GROUP: dict[str, Any] = {
     "ddp-backend": "legacy_ddp",  # pytorch_ddp needs a GPU
 }
 FP16_SINCE = (7, 0)  # the first of NVIDIA's compute capabilities with cores for fp16
+LARGE_GPU = 40e9  # bytes
 # Longer sentences than a process's batch are left out of training.
 MIN_TOKENS_PER_PROCESS = 250
 
@@ -31,6 +32,7 @@ class Machine:
     :param rank: number of this machine among them, from 0
     :param master: HOST:PORT of the first of several nodes
     :param cpu_processes: processes that train together on the CPU
+    :param large_gpus: each GPU has at least ``LARGE_GPU`` bytes
     """
 
     gpus: int
@@ -39,6 +41,7 @@ class Machine:
     rank: int = 0
     master: str | None = None
     cpu_processes: int = 1
+    large_gpus: bool = False
 
     @property
     def processes(self) -> int:
@@ -94,14 +97,15 @@ def detect(options: RunOptions, tokens: int, longest: int = MIN_TOKENS_PER_PROCE
     require_gpus(options, installed)
     if nodes > 1 and options.master is None:
         raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first")
-    oldest = min(
-        (torch.cuda.get_device_capability(number) for number in range(min(count, installed))), default=FP16_SINCE
-    )
+    used = range(min(count, installed))
+    oldest = min((torch.cuda.get_device_capability(number) for number in used), default=FP16_SINCE)
     precision = options.precision or ("fp16" if count and oldest >= FP16_SINCE else "fp32")
     most, processes = max(1, tokens // (longest * nodes)), 1 if count else options.processes
     if max(count, processes) > most:
         print(f"{most} of the processes: an update has {tokens:,} tokens, too few to divide further", flush=True)
-    return Machine(min(count, most), precision, nodes, options.node_rank, options.master, min(processes, most))
+    memory = min((torch.cuda.get_device_properties(number).total_memory for number in used), default=0)
+    group = nodes, options.node_rank, options.master
+    return Machine(min(count, most), precision, *group, min(processes, most), memory >= LARGE_GPU)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,14 @@ def test_a_gpu_does_not_wait_for_its_batches_and_the_training_stays_the_same(tmp
     on_gpu, on_cpu = made("multi30k_en_de"), made("multi30k_en_de", machine=Machine(0))
     workers = [value(run.train_command(), "--num-workers") for run in (on_gpu, on_cpu)]
     assert workers == ["1", "0"]
+    assert ["--cuda-graphs" in run.train_command() for run in (on_gpu, on_cpu)] == [True, False]
+    several = made("wmt14_en_de", machine=Machine(8, "fp16"))
+    assert value(several.train_command(), "--ddp-backend") == "legacy_ddp"  # which reduces recorded gradients
+    large = made("wmt14_en_de", machine=Machine(1, "fp16", large_gpus=True))
+    assert large.batch.max_tokens > 3 * made("wmt14_en_de").batch.max_tokens
+    assert large.batch.tokens == pytest.approx(made("wmt14_en_de").batch.tokens, rel=1e-3)
+    own = made("multi30k_en_de", train_flags=("--criterion", "cross_entropy"))
+    assert "--cuda-graphs" not in own.train_command()
     assert on_gpu.digest(Jobs(tmp_path, "prepared")) == on_cpu.digest(Jobs(tmp_path, "prepared"))
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,9 +24,10 @@ Detect = Callable[..., Machine]
 def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Detect]:
     """``detect`` on a machine with GPUs of these compute capabilities."""
 
-    def with_gpus(*capabilities: tuple[int, int]) -> Detect:
+    def with_gpus(*capabilities: tuple[int, int], memory: float = 16e9) -> Detect:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: capabilities[number])
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=memory))
         return lambda tokens=10**6, **options: detect(RunOptions(**options), tokens)
 
     return with_gpus
@@ -47,6 +49,11 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Detect]:
 )
 def test_what_the_machine_has_and_the_user_chose(on, gpus: tuple, options: dict, expected: Machine) -> None:
     assert on(*gpus)(**options) == expected
+
+
+def test_large_gpus_are_told_apart(on) -> None:
+    assert [on(A100, memory=memory)().large_gpus for memory in (16e9, 80e9)] == [False, True]
+    assert not on(memory=80e9)().large_gpus
 
 
 def test_few_tokens_take_fewer_processes(on, capsys) -> None:
