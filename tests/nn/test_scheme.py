@@ -31,6 +31,7 @@ from ode_transformer.numerics import (
 )
 
 DIM = 4
+EXACT = {"rtol": 1e-13, "atol": 1e-13}  # double precision, and no constant of less
 KINDS = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
 NUMERICS = [
     DepthChoice(tableau.name, coefficients, share, steps=2)
@@ -99,7 +100,7 @@ def test_a_layer_moves_by_every_pair_of_parts(choice: DepthChoice) -> None:
     for parameter in scheme.parameters():
         nn.init.normal_(parameter, std=0.3)
     y0 = torch.randn(3, DIM, dtype=torch.float64)
-    torch.testing.assert_close(through(choice, layers, scheme, y0), by_definition(choice, layers, scheme, y0))
+    torch.testing.assert_close(through(choice, layers, scheme, y0), by_definition(choice, layers, scheme, y0), **EXACT)
 
 
 def through(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y: torch.Tensor) -> torch.Tensor:
@@ -246,7 +247,7 @@ def test_a_layer_predicted_and_corrected_with_averaged_weights(scheme: str) -> N
         c = sum(made.weight[n + 1, m] * s[m] for m in range(n + 2))
         s[-1] = made.corrected_norms[n](u(n, o, c))
         x = sum(made.output_weight[n + 1, m] * s[m] for m in range(n + 2))
-    torch.testing.assert_close(through(choice, layers, made, y0), x)
+    torch.testing.assert_close(through(choice, layers, made, y0), x, **EXACT)
 
 
 @pytest.mark.parametrize(
