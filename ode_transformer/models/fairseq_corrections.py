@@ -118,6 +118,18 @@ def _load_aligned_words(original: Function, path: str | None) -> dict[str, str] 
     return words
 
 
+@_replace(utils, "split_paths")
+def _keep_existing_path(original: Function, paths: str, *separator: str) -> list[str]:
+    """Take a path that exists for one: its name may hold the colon at which fairseq divides several."""
+    return [paths] if Path(paths).exists() else original(paths, *separator)
+
+
+@_replace(FairseqTask, "has_sharded_data")
+def _has_several_folders(original: Function, task: FairseqTask, split: str) -> bool:
+    """Tell whether the data are in several folders, see above."""
+    return len(utils.split_paths(getattr(task.cfg, "data", None) or "")) > 1
+
+
 @_replace(data_utils, "batch_by_size")
 def _keep_last_batch(original: Function, indices: Any, *arguments: Any, **options: Any) -> Any:
     """Keep all sentences: fairseq drops a last batch that ``--required-batch-size-multiple`` does not divide (5036)."""

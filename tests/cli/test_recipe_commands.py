@@ -79,3 +79,18 @@ def test_a_machine_elsewhere(capsys) -> None:
     assert command[:2] == ["torchrun", "--nnodes=2"]
     assert command[6:8] == ["--no-python", "fairseq-train"]
     assert (value(command, "--distributed-world-size"), value(command, "--update-freq")) == ("16", "1")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (b"a\nb\rc\nd\n", "source: line 2 holds a carriage return, where fairseq-preprocess begins a new line"),
+        (b"a\nb\n", "sides of different length: source has 2, target has 3"),
+    ],
+)
+def test_raw_text_that_would_not_stay_parallel(source: bytes, message: str, capsys) -> None:
+    Path("source").write_bytes(source)
+    Path("target").write_bytes(b"a\r\nb\r\nd")
+    assert message in refused(capsys, "prepare", "--check", "source", "target")
+    assert main(["prepare", "--check", "target", "target"]) == 0
+    assert capsys.readouterr().out == "3 lines each, as fairseq-preprocess counts them\n"

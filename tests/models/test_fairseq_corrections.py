@@ -153,6 +153,19 @@ def test_a_resumed_training_goes_on_with_the_batches_of_its_start(pinned: Callab
     assert sorted(sum(resumed[2], [])) != list(range(30))  # some sentences twice, others never
 
 
+def test_a_folder_may_have_a_colon(pinned: Callable[[Any, str], None], tmp_path: Path) -> None:
+    folder, several = tmp_path / "10:30", f"{tmp_path}/one:{tmp_path}/two"
+    folder.mkdir()
+    task = TranslationTask(TranslationConfig(data=str(folder)), Dictionary(), Dictionary())
+    assert utils.split_paths(str(folder)) == [str(folder)]
+    assert not task.has_sharded_data("train")
+    assert len(utils.split_paths(several)) == 2
+    pinned(FairseqTask, "has_sharded_data")
+    assert task.has_sharded_data("train")
+    pinned(utils, "split_paths")
+    assert len(utils.split_paths(str(folder))) == 2
+
+
 def test_the_last_batch_is_kept(pinned: Callable[[Any, str], None]) -> None:
     options = {"max_sentences": 8, "required_batch_size_multiple": 8}
     assert np.concatenate(pairs().batch_by_size(np.arange(30), **options)).tolist() == list(range(30))
