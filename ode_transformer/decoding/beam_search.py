@@ -9,36 +9,21 @@ Axes: B sentences that are left, k hypotheses of each, R = B · k rows.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from ode_transformer.decoding.search_steps import choose_steps
+from ode_transformer.decoding.recorded_search import BLOCK, RecordedSearches, SearchRules
+from ode_transformer.decoding.search_steps import (
+    Continuations,
+    GrowingSteps,
+    best_continuations,
+    choose_continuations,
+)
 from ode_transformer.support.errors import UserError
-
-
-class Continuations(NamedTuple):
-    """Continuations of hypotheses by one word, n of each sentence, the best first.
-
-    :param totals: scores, [B, n]
-    :param words: [B, n]
-    :param rows: of the hypotheses that are continued, [B, n]
-    """
-
-    totals: Tensor
-    words: Tensor
-    rows: Tensor
-
-    def select(self, mask: Tensor) -> Continuations:
-        """Return those at the places, or of the sentences, of a mask."""
-        return Continuations(*(x[mask] for x in self))
-
-    def first(self, count: int) -> Continuations:
-        """Return the first ``count`` of each sentence."""
-        return Continuations(*(x[:, :count] for x in self))
 
 
 class Hypotheses:
@@ -47,8 +32,8 @@ class Hypotheses:
     :ivar tokens: words so far, the padding behind them, [R, positions]
     :ivar scores: sums of the scores up to each position, [R, positions]
     :ivar attention: over the source, [R, S, positions]; None unless the model reports it
-    :ivar vacant: places of a sentence's list from which nothing may end: all of a sentence that waits until others
-        have ended, too; else none, unless it had fewer than k continuations that go on, [B, k]
+    :ivar vacant: places of a sentence's list from which nothing may end: none, unless it had fewer than k continuations
+        that go on, [B, k]
     :ivar sentences: numbers of the sentences that are left, among those of the batch
     :ivar lengths: of their sources, [B]
     :ivar limits: their greatest numbers of words, without the end, [B]
@@ -69,7 +54,6 @@ class Hypotheses:
         self.attention: Tensor | None = None
         self.vacant = torch.zeros(len(lengths), beam, dtype=torch.bool, device=device)
         self._first_rows = torch.arange(0, rows, beam, device=device)[:, None]  # of the sentences
-        self._order = torch.arange(2 * beam, device=device)
 
     def keep_attention(self, weights: Tensor | None, step: int) -> None:
         """Keep the attention of a step, [R, S]."""
@@ -93,11 +77,8 @@ class Hypotheses:
 
         :param ends: which of them end, [B, n]; changed in place
         """
-        ends[:, : self.beam].logical_or_(self.vacant)
-        order = self._order[: ends.size(1)]
-        ranks, chosen = torch.add(order, ends, alpha=len(order)).topk(self.beam, dim=1, largest=False)  # [B, k]
-        self.vacant = ranks >= len(order)
-        return Continuations(*(x.gather(1, chosen) for x in found))
+        chosen, self.vacant = choose_continuations(found, ends, self.vacant)
+        return chosen
 
     def continue_by(self, chosen: Continuations, step: int) -> Tensor:
         """Continue hypotheses by a word; return the rows that go on, in their new order, [R]."""
@@ -124,30 +105,6 @@ class Hypotheses:
         return stays
 
 
-def best_continuations(
-    log_probs: Tensor, scores: Tensor | None, sentences: int, beam: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the 2k best continuations of the k hypotheses of each sentence.
-
-    Those whose score is not a number come first.
-
-    :param log_probs: [B · k, words]
-    :param scores: of the hypotheses, [B · k]; None at the first position, where all k are the same
-    :param sentences: B
-    :param beam: k
-    :returns: score, word, and number of the hypothesis of each continuation, the best first, [B, 2k] each
-    """
-    if scores is None:
-        log_probs = log_probs[::beam]
-    per_sentence, words = len(log_probs) // sentences, log_probs.size(1)
-    count = min(2 * beam, per_sentence * words - 1)  # the padding is never one
-    values, indices = log_probs.topk(min(count, words))  # [B · k, n]
-    if scores is not None:
-        values = values + scores[:, None]
-    totals, positions = values.view(sentences, -1).topk(count)  # [B, 2k]
-    return totals, indices.view(sentences, -1).gather(1, positions), positions // values.size(1)
-
-
 class BeamSearch(SequenceGenerator):
     """Beam search of one or several models.
 
@@ -155,15 +112,17 @@ class BeamSearch(SequenceGenerator):
     n-grams and suppressed words.
     """
 
-    def __init__(self, *arguments: Any, fixed_shapes: bool = False, own_lengths: bool = False, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, recorded: RecordedSearches | None = None, own_lengths: bool = False, **options: Any
+    ) -> None:
         """Build fairseq's generator.
 
-        :param fixed_shapes: of the steps, see ``choose_steps``
+        :param recorded: searches that later ones repeat, of these models
         :param own_lengths: ``max_len_a`` multiplies the length of each sentence, not that of the longest of its batch,
             so that no translation depends on other sentences
         """
         super().__init__(*arguments, **options)
-        self.fixed_shapes, self.own_lengths = fixed_shapes, own_lengths
+        self.recorded, self.own_lengths = recorded, own_lengths
 
     @torch.no_grad()
     def _generate(
@@ -186,20 +145,65 @@ class BeamSearch(SequenceGenerator):
 
         :raises UserError: a sentence has none
         """
-        source, k = net_input["src_tokens"], self.beam_size
-        lengths = net_input.get("src_lengths")
+        source, lengths = net_input["src_tokens"], net_input.get("src_lengths")
         if lengths is None:
             lengths = (source.ne(self.eos) & source.ne(self.pad)).sum(1)
         limits = self._length_limits(source, lengths)
         shortest_limit, limit = torch.stack(limits.aminmax()).tolist()
         assert self.min_len <= shortest_limit, f"at least {self.min_len} words and at most {shortest_limit}"
-        rows = torch.arange(len(source), device=source.device).repeat_interleave(k)
+        if self.recorded is not None and self._can_be_recorded():
+            finalized = self._repeat_recorded(net_input, lengths, limits, limit, first_token)
+        else:
+            finalized = self._search_growing(net_input, lengths, limits, (shortest_limit, limit), first_token)
+        if not all(finalized):
+            raise UserError("a line has no translation: the model's scores are not numbers, as where --fp16 overflows")
+        scores = iter(
+            torch.stack([hypothesis["score"] for of_sentence in finalized for hypothesis in of_sentence]).tolist()
+        )
+        ranked = [sorted((-next(scores), n) for n in range(len(of_sentence))) for of_sentence in finalized]
+        return [[of_sentence[n] for _, n in order] for of_sentence, order in zip(finalized, ranked, strict=True)]
+
+    def _encode(self, net_input: dict[str, Tensor]) -> Any:
+        """Return the outputs of the models' encoders for k hypotheses of each sentence."""
+        source = net_input["src_tokens"]
+        rows = torch.arange(len(source), device=source.device).repeat_interleave(self.beam_size)
         with torch.inference_mode():
-            encoder_outs = self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
-        steps = choose_steps(self.model, encoder_outs, self.temperature, limit, source.device, self.fixed_shapes)
+            return self.model.reorder_encoder_out(self.model.forward_encoder(net_input), rows)
+
+    def _can_be_recorded(self) -> bool:
+        """Tell whether all decoders can take steps at one place in memory, whose attention nobody wants to see."""
+        decoders = [getattr(model, "decoder", None) for model in self.model.models]
+        fixed = all(getattr(decoder, "computes_fixed_steps", False) for decoder in decoders)
+        reports = any(getattr(decoder, "reports_alignment", True) for decoder in decoders)
+        few_words = self.vocab_size <= 2 * self.beam_size
+        return fixed and not (reports or few_words or self.match_source_len) and self.model.has_encoder()
+
+    def _repeat_recorded(
+        self, net_input: dict[str, Tensor], lengths: Tensor, limits: Tensor, limit: int, first_token: int
+    ) -> list[list[dict[str, Tensor]]]:
+        """Search by a recorded search, at the first time by one that is recorded then."""
+        assert self.recorded is not None
+        source, padded_lengths = self.recorded.pad(net_input["src_tokens"], lengths, self.pad)
+        encoder_outs = self._encode({"src_tokens": source, "src_lengths": padded_lengths})
+        penalty, temperature = self.unk_penalty, self.temperature
+        rules = SearchRules(self.beam_size, self.eos, self.pad, self.unk, penalty, self.min_len, temperature)
+        capacity = min(-(-(limit + 1) // BLOCK) * BLOCK, self.max_len)
+        search = self.recorded.search(self.model, encoder_outs, rules, capacity)
+        search.run(encoder_outs, limits, first_token)
+        power = self.len_penalty if self.normalize_scores else 0
+        return search.hypotheses(len(limits), lambda total, words: total / words**power)
+
+    def _search_growing(
+        self, net_input: dict[str, Tensor], lengths: Tensor, limits: Tensor, bounds: tuple[int, int], first_token: int
+    ) -> list[list[dict[str, Tensor]]]:
+        """Search over caches that grow, from which sentences leave that have ended.
+
+        :param bounds: least and greatest of ``limits``
+        """
+        (shortest_limit, limit), k = bounds, self.beam_size
+        steps = GrowingSteps(self.model, self._encode(net_input), self.temperature)
         hypotheses = Hypotheses(lengths, k, limits, limit, first_token, self.pad)
-        finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(len(source))]
-        waiting: list[int] = []  # numbers, among the sentences that are left, of those that have ended
+        finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(len(lengths))]
         for step in range(limit + 1):
             at_limit = hypotheses.limits.le(step).repeat_interleave(k) if step >= shortest_limit else None
             with torch.inference_mode():
@@ -211,28 +215,18 @@ class BeamSearch(SequenceGenerator):
             if some_nan:
                 found = hypotheses.continuations(log_probs.masked_fill(log_probs.isnan(), -math.inf), step)
                 ends, some_end, _ = self._ends(found, hypotheses)
+            ended: list[int] = []  # numbers, among the sentences that are left
             if some_end:
-                ended = found.first(k).select(ends[:, :k])
-                waiting += self._finalize(step, ended, hypotheses, limit, finalized)
-            if len(waiting) == len(hypotheses.sentences):
+                ended = self._finalize(step, found.first(k).select(ends[:, :k]), hypotheses, limit, finalized)
+            if len(ended) == len(hypotheses.sentences):
                 break
             chosen = hypotheses.choose(found, ends)
-            leaving = steps.may_leave(step) and bool(waiting)
-            if leaving:
-                stays = hypotheses.remove(waiting)
-                chosen, waiting = chosen.select(stays), []
-            elif waiting:
-                hypotheses.vacant[waiting] = True  # nothing of theirs ends again
+            if ended:
+                chosen = chosen.select(hypotheses.remove(ended))
             rows = hypotheses.continue_by(chosen, step)
             with torch.inference_mode():
-                steps.select(rows, leaving)
-        if not all(finalized):
-            raise UserError("a line has no translation: the model's scores are not numbers, as where --fp16 overflows")
-        scores = iter(
-            torch.stack([hypothesis["score"] for of_sentence in finalized for hypothesis in of_sentence]).tolist()
-        )
-        ranked = [sorted((-next(scores), n) for n in range(len(of_sentence))) for of_sentence in finalized]
-        return [[of_sentence[n] for _, n in order] for of_sentence, order in zip(finalized, ranked, strict=True)]
+                steps.select(rows, bool(ended))
+        return finalized
 
     def _ends(self, found: Continuations, hypotheses: Hypotheses) -> tuple[Tensor, bool, bool]:
         """Tell which continuations end, [B, 2k], whether one of the first k does, and whether a score is not a number.

@@ -65,7 +65,7 @@ def load_hub(
     max_tokens: int | None = None,
     cpu: bool = False,
     scheme: str | None = None,
-    fixed_shapes: bool = False,
+    cuda_graphs: bool = True,
     language_model: bool = False,
 ) -> Any:
     """Load a model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one.
@@ -75,10 +75,13 @@ def load_hub(
     model, options, task = load_trained_model(path, data, source, target, language_model, scheme)
     import torch
 
+    from ode_transformer.decoding.recorded_search import RecordedSearches
     from ode_transformer.decoding.translation_hub import TranslationHub
 
     # As in fairseq-interactive, the training's options for batches are ignored.
     options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
     hub = TranslationHub(options, task, [model])
-    hub.fixed_shapes = fixed_shapes
-    return hub.cuda() if torch.cuda.is_available() and not cpu else hub
+    if cpu or not torch.cuda.is_available():
+        return hub
+    hub.recorded = RecordedSearches() if cuda_graphs else None
+    return hub.cuda()

@@ -23,6 +23,7 @@ from fairseq.utils import apply_to_sample
 from torch import Tensor
 
 from ode_transformer.decoding.beam_search import BeamSearch
+from ode_transformer.decoding.recorded_search import RecordedSearches
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, length_limit
 from ode_transformer.support.commands import end_with_parent
 from ode_transformer.support.errors import UserError
@@ -39,7 +40,7 @@ def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
 class TranslationHub(GeneratorHubInterface):
     """fairseq's interface of trained models, with :class:`BeamSearch`."""
 
-    fixed_shapes = False  # of the steps of a search, see ``choose_steps``
+    recorded: RecordedSearches | None = None  # searches that a GPU repeats; None to record none
 
     @property
     def shares_lines(self) -> bool:
@@ -90,7 +91,7 @@ class TranslationHub(GeneratorHubInterface):
             max_len_a=a + self.continues,
             max_len_b=b - self.continues,  # the end symbol at the beginning
             own_lengths=True,
-            fixed_shapes=self.fixed_shapes,
+            recorded=self.recorded,
         )
         hypotheses: dict[int, list[dict[str, Tensor]]] = {}
         texts = (

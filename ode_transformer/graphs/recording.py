@@ -48,6 +48,12 @@ class Recorder(Protocol):
         :raises RuntimeError: memory ended, or the step does what cannot be recorded
         """
 
+    def record_inference(self, compute: Callable[[], None]) -> Callable[[], None]:
+        """Record what a function does with tensors that stay; return a function that does it again.
+
+        :raises RuntimeError: it cannot be recorded
+        """
+
     def free_bytes(self) -> int:
         """Return the free memory in bytes."""
 
@@ -79,6 +85,13 @@ class CUDARecorder:
         torch.cuda.empty_cache()
         recording.size = max(0, free - self.free_bytes())
         return recording
+
+    def record_inference(self, compute: Callable[[], None]) -> Callable[[], None]:
+        graph = torch.cuda.CUDAGraph()
+        # A server has other threads.
+        with recording(), torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
+            compute()
+        return graph.replay
 
     def free_bytes(self) -> int:
         return torch.cuda.mem_get_info()[0]

@@ -177,8 +177,10 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
 
         :param tokens: all target positions so far, [B, T]
         """
-        masks: StepMasks = self._search_state(incremental_state, "masks", partial(StepMasks, self.heads))
         step: FixedStep | None = incremental_state.get(FIXED_STEP)
+        # A recorded step reads padding that other batches overwrite: it makes the masks itself.
+        build_masks = partial(StepMasks, self.heads)
+        masks: StepMasks = build_masks() if step else self._search_state(incremental_state, "masks", build_masks)
         padding = None if PLAIN_SEARCH in incremental_state else seen_padding(tokens.eq(self.padding_idx))
         choice, length = self.choice.attention, tokens.size(1)
         self_mask = masks.over_target(length, tokens.device, padding, choice) if step is None else step.mask(choice)
@@ -201,7 +203,9 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         """Return the embedding of the last position in a search, [1, 1, C], from a table of many positions."""
         step: FixedStep | None = incremental_state.get(FIXED_STEP)
         length = prev_output_tokens.size(1)
-        room = min(-(-length // _ROOM) * _ROOM, max(length, self.max_target_positions)) if step is None else step.room
+        room = (
+            min(-(-length // _ROOM) * _ROOM, max(length, self.max_target_positions)) if step is None else step.capacity
+        )
 
         def embed_all() -> Tensor:
             assert self.embed_positions is not None

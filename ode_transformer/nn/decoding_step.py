@@ -165,26 +165,34 @@ class StepMasks:
 
 
 class FixedStep:
-    """Inputs of a step, which stay at one place in memory while the shapes stay."""
+    """Inputs of a step, which stay at one place in memory.
 
-    def __init__(self) -> None:
-        self.room = 0  # positions that the step attends to
-        self.tokens = self.position = self.rows = torch.empty(0)
+    :param rows: R, the number of hypotheses
+    :param capacity: positions for which there is room
+    :ivar room: positions that the step attends to
+    :ivar tokens: the last one of each row, [R, 1]
+    :ivar position: its number, from 0 on, [1]
+    :ivar rows: the row of the last step that each row continues, [R]
+    """
 
-    def set_inputs(self, room: int, tokens: Tensor, position: Tensor, rows: Tensor) -> bool:
-        """Prepare the next step.
+    def __init__(self, rows: int, capacity: int, device: torch.device) -> None:
+        self.capacity = self.room = capacity
+        self.tokens = torch.zeros(rows, 1, dtype=torch.long, device=device)
+        self.position = torch.zeros(1, dtype=torch.long, device=device)
+        self.rows = torch.arange(rows, device=device)
+        self._same_rows = self.rows.clone()
 
-        :param tokens: the last one of each row, [B, 1]
-        :param position: its number, from 0 on, [1]
-        :param rows: the row of the last step that each row continues, [B]
-        :returns: whether the inputs are where they were
-        """
-        if (room, tokens.shape) == (self.room, self.tokens.shape):
-            for old, new in ((self.tokens, tokens), (self.position, position), (self.rows, rows)):
-                old.copy_(new)
-            return True
-        self.room, self.tokens, self.position, self.rows = room, tokens.clone(), position.clone(), rows.clone()
-        return False
+    def begin(self, token: int) -> None:
+        """Prepare the first step of a search, whose hypotheses all begin with ``token``."""
+        self.tokens.fill_(token)
+        self.position.zero_()
+        self.rows.copy_(self._same_rows)
+
+    def advance(self, tokens: Tensor, rows: Tensor) -> None:
+        """Prepare the next step."""
+        self.tokens.copy_(tokens)
+        self.rows.copy_(rows)
+        self.position.add_(1)
 
     def mask(self, choice: AttentionChoice) -> AttentionMask:
         """Return the mask of self-attention, a variant of which is ``choice``."""
@@ -195,7 +203,7 @@ class FixedStep:
 
 
 class FixedCache(KeyValueCache):
-    """Cache whose memory stays while the shapes of the steps stay.
+    """Cache whose memory stays.
 
     :param step: inputs of the step that writes it
     """
@@ -208,10 +216,9 @@ class FixedCache(KeyValueCache):
 
     def write(self, added: Tensor) -> None:
         """Reorder the rows, and set one position of the keys and values, [1, 2, B, .., H, C/H]."""
-        shape = (self._step.room, *added.shape[1:])
-        earlier = self.positions.index_select(2, self._step.rows) if len(self) else added[:0]
-        if self.positions.shape != shape:
-            self.positions = added.new_zeros(shape)  # 0, since 0 times a value has to be 0
-        self.positions[: len(earlier)] = earlier
-        self.positions.index_copy_(0, self._step.position, added)
+        if not len(self):  # 0, since 0 times a value has to be 0
+            self.positions = added.new_zeros(self._step.capacity, *added.shape[1:])
         self.length = self._step.room
+        used = self.positions[: self.length]
+        used.copy_(used.index_select(2, self._step.rows))
+        used.index_copy_(0, self._step.position, added)

@@ -52,10 +52,11 @@ class EncoderCache:
     def __init__(self) -> None:
         self.key_and_value: tuple[Tensor, Tensor] | None = None
         self.run = 1
+        self.is_filled = False
 
     def __bool__(self) -> bool:
-        """Tell whether there are keys and values."""
-        return self.key_and_value is not None
+        """Tell whether there are keys and values of the present encoder output."""
+        return self.is_filled
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Return keys and values, [B/k, H, S, C/H] each."""
@@ -68,10 +69,14 @@ class EncoderCache:
         return key.transpose(1, 2), value
 
     def store(self, key: Tensor, value: Tensor, rows: int) -> None:
-        """Keep keys and values, [B/k, H, S, C/H] each, of ``rows`` rows B."""
-        # Contiguous, because a product of matrices would copy them otherwise, at each step.
-        self.key_and_value = key.detach().contiguous(), value.detach().contiguous()
-        self.run = rows // len(key)
+        """Keep keys and values, [B/k, H, S, C/H] each, of ``rows`` rows B; in the place of earlier ones."""
+        if self.key_and_value is None:
+            # Contiguous, because a product of matrices would copy them otherwise, at each step.
+            self.key_and_value = key.detach().contiguous(), value.detach().contiguous()
+        else:
+            for old, new in zip(self.key_and_value, (key, value), strict=True):
+                old.copy_(new)
+        self.run, self.is_filled = rows // len(key), True
 
     def select(self, entries: Tensor | None, run: int) -> None:
         """Keep the entries with the numbers ``entries``, all if None, for ``run`` rows in turn each."""
@@ -91,6 +96,12 @@ class Caches(dict[str, Cache]):
         self._used = self._free = torch.empty(0)  # flat buffers, which change places
         self._joined = torch.empty(0)  # positions of all key-value caches, [room, N, 2, B, .., H, C/H], in the used one
         self._parts: list[Tensor] = []  # those of each cache
+
+    def refill(self) -> None:
+        """Let the next step compute keys and values of another encoder output of the same shape."""
+        for cache in self.values():
+            if isinstance(cache, EncoderCache):
+                cache.is_filled = False
 
     def reorder(self, rows: Tensor, of_same_entry: bool = False) -> None:
         """Replace the rows of the batch by the rows with the numbers ``rows``.

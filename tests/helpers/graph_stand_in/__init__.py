@@ -46,6 +46,9 @@ class RecomputingRecorder:
         torch.set_rng_state(state)
         return step
 
+    def record_inference(self, compute: Callable[[], None]) -> Callable[[], None]:
+        return compute
+
     def free_bytes(self) -> int:
         return 1000
 

@@ -1,0 +1,111 @@
+"""Searches whose whole steps are recorded against searches whose caches grow."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from models_for_tests import EOS, batch, small_model
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ode_transformer.decoding import beam_search, recorded_search
+from ode_transformer.decoding.beam_search import BeamSearch
+from ode_transformer.decoding.recorded_search import RecordedSearches
+from ode_transformer.graphs import RECORDERS
+
+# Operators that wait for numbers of the GPU
+WAITING = {"_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "unique_consecutive"}
+
+
+class Recording(TorchDispatchMode):
+    """A CUDA graph on the CPU: operators, to be repeated on the same memory without the Python code between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, ...]] = []
+        self.repetitions = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func.overloadpacket.__name__ not in WAITING
+        self.calls.append((func, args, kwargs or {}, func(*args, **(kwargs or {}))))
+        return self.calls[-1][-1]
+
+    def replay(self) -> None:
+        self.repetitions += 1
+        for func, args, kwargs, result in self.calls if self.repetitions > 1 else ():  # recording has computed it once
+            for old, new in zip(tree_leaves(result), tree_leaves(func(*args, **kwargs)), strict=True):
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+class Recorder:
+    def __init__(self, recordings: list[Recording]) -> None:
+        self.recordings = recordings
+
+    def record_inference(self, compute: Callable[[], None]) -> Callable[[], None]:
+        self.recordings.append(Recording())
+        with self.recordings[-1]:
+            compute()
+        return self.recordings[-1].replay
+
+
+@pytest.fixture
+def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Recording]:
+    made: list[Recording] = []
+    monkeypatch.setitem(RECORDERS, "cpu", lambda: Recorder(made))
+    for module in (recorded_search, beam_search):
+        monkeypatch.setattr(module, "BLOCK", 5)
+    return made
+
+
+def search(models: list[Any], lengths: list[int], recorded: RecordedSearches | None, **options: Any) -> list[Any]:
+    options = {"beam_size": 3, "max_len_a": 0.5, "max_len_b": 9, "own_lengths": True} | options
+    found = BeamSearch(models, models[0].decoder.dictionary, recorded=recorded, **options)
+    return found.generate(models, {"net_input": {"src_tokens": batch(lengths)}})
+
+
+@pytest.mark.parametrize(
+    ("seeds", "factor", "options", "search_options"),
+    [
+        ([2], 1.3, {"decoder_ode_scheme": "rk2"}, {"min_len": 3, "unk_penalty": 0.5}),
+        ([2], 3, {"arch": "ode_transformer_rk2", "max_relative_positions": 0, "decoder_learned_pos": True}, {}),
+        ([0, 1], 2, {"relative_values": True, "no_token_positional_embeddings": True}, {"temperature": 1.5}),
+        ([2], 1.6, {"arch": "dlstm"}, {"normalize_scores": False, "own_lengths": False}),
+    ],
+)
+def test_a_recorded_search_finds_the_same(
+    recordings: list[Recording], seeds: list[int], factor: float, options: Any, search_options: Any
+) -> None:
+    """Two batches of one padded shape, and one of another."""
+    models = [small_model(seed, **options) for seed in seeds]
+    for model in models:
+        model.make_generation_fast_(need_attn=False)
+        with torch.no_grad():
+            model.decoder.embed_tokens.weight[EOS] *= factor  # hypotheses end at different positions
+    recorded, found = RecordedSearches(), set()
+    for lengths in ([6, 3, 1, 5], [7, 7, 2, 4], [9, 2]):
+        expected = search(models, lengths, None, **search_options)
+        for ours, theirs in zip(search(models, lengths, recorded, **search_options), expected, strict=True):
+            torch.testing.assert_close(ours, theirs)
+        found |= {len(h["tokens"]) for of_sentence in expected for h in of_sentence}
+    assert len(found) > 2
+    assert len(recordings) > 3  # of two shapes, a block or more each
+    assert recordings[0].repetitions == 4 + 4  # two batches; the first step of each, of five, fills caches
+
+
+def test_what_cannot_be_recorded_is_computed(recordings: list[Recording], monkeypatch: Any, caplog: Any) -> None:
+    """A step on a machine that refuses, and a decoder without such steps."""
+
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("no graphs here")
+
+    monkeypatch.setattr(Recorder, "record_inference", refuse)
+    for arch in ("ode_transformer_euler", "reformer_fast"):
+        models = [small_model(arch=arch)]
+        models[0].make_generation_fast_(need_attn=False)
+        expected = search(models, [6, 3, 1], None)
+        for ours, theirs in zip(search(models, [6, 3, 1], RecordedSearches()), expected, strict=True):
+            torch.testing.assert_close(ours, theirs)
+    assert caplog.messages.count("decoding steps are not recorded: no graphs here") == 1
+    assert not recordings
