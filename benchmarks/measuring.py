@@ -36,6 +36,7 @@ from torch.utils._pytree import tree_flatten
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.decoding.beam_search import BeamSearch
+from ode_transformer.decoding.recorded_search import RecordedSearches
 from ode_transformer.models.adam import FusedAdamConfig
 from ode_transformer.models.criteria import LabelSmoothedCrossEntropyCriterion as FusedCriterion
 from ode_transformer.models.model_from_options import build_from_options, count_operations
@@ -279,7 +280,8 @@ class MeasuredSystem:
         length = self.setting.target_length - 1
         dictionary = self.task.target_dictionary
         lengths: dict[str, Any] = {"min_len": length, "max_len_a": 0, "max_len_b": length}
-        search = SequenceGenerator if self.arch == "transformer" else partial(BeamSearch, fixed_shapes=self.graphs)
+        recorded = RecordedSearches() if self.graphs else None
+        search = SequenceGenerator if self.arch == "transformer" else partial(BeamSearch, recorded=recorded)
         return search([self.model], dictionary, beam_size=self.setting.beam, **lengths)
 
     def decode(self) -> dict[str, float]:

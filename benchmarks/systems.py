@@ -15,7 +15,7 @@ class System:
     :param export: numbers of the weights with which CTranslate2 decodes it, as for ``ode-transformer export
         --quantization``; None for PyTorch
     :param int8: decodes with its linear maps in int8, as ``ode-transformer translate --int8`` does
-    :param graphs: decodes by CUDA graphs, as ``ode-transformer translate --cuda-graphs`` does
+    :param graphs: decodes by CUDA graphs, as ``ode-transformer translate`` does
     :param fused: trains with ``fused_adam`` and ``fused_label_smoothed_cross_entropy``, as recipes do
     """
 

@@ -123,10 +123,10 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
         max_tokens=args.max_tokens,
         cpu=args.cpu,
         scheme=scheme,
-        fixed_shapes=args.cuda_graphs,
+        cuda_graphs=args.cuda_graphs,
         language_model=True,
     )
-    for flag, device in (("fp16", "cuda"), ("cuda_graphs", "cuda"), ("int8", "cpu")):
+    for flag, device in (("fp16", "cuda"), ("int8", "cpu")):
         if getattr(args, flag) and hub.device.type != device:
             raise UserError(f"{flag_name(flag)} needs {'a GPU' if device == 'cuda' else '--cpu'}")
     if args.int8:
@@ -192,7 +192,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-tokens", type=positive_int, help="tokens of a batch (default: any number)")
     add_language_arguments(parser)
     parser.add_argument("--fp16", action="store_true", help="half precision, on a GPU")
-    parser.add_argument("--cuda-graphs", action="store_true", help="repeat the steps of a search as graphs, on a GPU")
+    parser.add_argument(
+        "--no-cuda-graphs",
+        dest="cuda_graphs",
+        action="store_false",
+        help="on a GPU, compute every step of a search anew instead of replaying recorded ones",
+    )
     parser.add_argument("--int8", action="store_true", help="linear maps in int8, on the CPU (docs/export.md)")
 
 
@@ -248,7 +253,7 @@ def load_engine(args: argparse.Namespace) -> Any:
         return load_from_arguments(args, args.path)
     from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 
-    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "cuda_graphs", "sampling"):
+    for option in ("data", "source_lang", "target_lang", "fp16", "int8", "sampling"):
         if getattr(args, option):
             name = "DATA" if option == "data" else flag_name(option)
             raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")
