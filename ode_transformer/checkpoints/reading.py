@@ -69,7 +69,9 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         except Exception as error:  # bytes that are no checkpoint make the unpickler fail in any way
             if is_out_of_memory(error) or (isinstance(error, OSError) and error.errno in _DISK_ERRORS):
                 raise
-            if refused := re.search(r"GLOBAL (\S+) was not an allowed|Unsupported class (\S+)", str(error)):
+            if refused := re.search(
+                r"GLOBAL (\S+) (?:was not an allowed|whose module)|Unsupported class (\S+)", str(error)
+            ):
                 raise UserError(f"{path}: refused: it holds {refused[1] or refused[2]}") from error
             raise DamagedCheckpoint(f"{path}: broken or truncated, or not a checkpoint") from error
     return state

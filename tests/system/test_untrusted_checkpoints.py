@@ -1,7 +1,6 @@
 """A checkpoint from a stranger: fairseq's commands refuse it before its code could run."""
 
 import os
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,6 @@ def add_object(state: dict[str, Any], trace: Path) -> None:
     state["extra_state"]["stranger"] = Intruder(trace)
 
 
-def add_convolutions(state: dict[str, Any], trace: Path) -> None:
-    options = Namespace(arch="fconv_iwslt_de_en", task="translation", source_lang="en", target_lang="de")
-    vars(options).update(encoder_layers=CODE.format(trace), decoder_layers="[(32, 3)]", decoder_attention="True")
-    state.update(cfg=None, args=options)
-
-
 def add_option(state: dict[str, Any], trace: Path) -> None:
     state["cfg"]["model"].adaptive_softmax_cutoff = CODE.format(trace)
 
@@ -45,7 +38,6 @@ def add_option(state: dict[str, Any], trace: Path) -> None:
     ("change", "message"),
     [
         (add_object, "refused: it holds posix.system"),
-        (add_convolutions, "refused: option encoder_layers is "),
         (add_option, "refused: option adaptive_softmax_cutoff is "),
     ],
 )
