@@ -7,26 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from generator.scheme_facts import scheme_names
-from ode_transformer.nn import (
-    FIRST_CELLS,
-    FUNCTIONS,
-    HIDDEN,
-    HISTORIES,
-    LSTM,
-    MERGES,
-    SCOPES,
-    SHARES,
-    STAGE_PARAMETERS,
-    AttentionChoice,
-    DepthChoice,
-    LSTMChoice,
-    refusal,
-)
-from ode_transformer.numerics import COEFFICIENTS, SPLITTINGS
+from ode_transformer.nn import LSTM, AttentionChoice, DepthChoice
+from ode_transformer.numerics import COEFFICIENTS
 from ode_transformer.support.tables import markdown_table
 
 # Fields of a DepthChoice, with their values.
@@ -35,32 +20,23 @@ Fields = Mapping[str, Any]
 # Titles of rows and columns, each with the fields that it sets.
 SCHEMES: dict[str, Fields] = {f"`{name}`": {"scheme": name} for name in scheme_names()}
 WEIGHTS: dict[str, Fields] = {f"`{name}`": {"coefficients": name} for name in COEFFICIENTS}
-OTHERS: dict[str, Fields] = {
-    **{f"function `{name}`": {"function": name} for name in FUNCTIONS},
-    "no pre-norm, `increment`": {"normalize_before": False},
-    "no pre-norm, `layer-output`": {"normalize_before": False, "function": "layer-output"},
-    **{f"scope `{name}`": {"scope": name} for name in SCOPES},
-    "shared coefficients": {"share_coefficients": True},
-    "a gate's sum `stages`": {"gate_sum": "stages"},
-    "a gate's start `xavier`": {"gate_start": "xavier"},
-    "2 steps": {"steps": 2},
+
+
+def option_rows() -> dict[str, Fields]:
+    """Return a row for each value that is not a default, but of schemes and coefficients, which have another table."""
+    rows: dict[str, Fields] = {}
+    for name, option in DepthChoice.options().items():
+        for value in option.samples()[1:] if name not in ("scheme", "coefficients") else ():
+            title = option.words if value is True else f"{option.words} `{value}`"
+            rows[title] = DepthChoice().change(option, value)
+    return rows
+
+
+OTHERS: dict[str, Fields] = option_rows() | {
+    "no pre-norm, `layer-output`": {"function": "layer-output", "normalize_before": False},
     "2 steps, `layer-output`": {"steps": 2, "function": "layer-output"},
-    "step size 2": {"step_size": 2.0},
     "step size 2, `layer-output`": {"step_size": 2.0, "function": "layer-output"},
-    **{f"{name} stage parameters": {"stage_parameters": name} for name in STAGE_PARAMETERS},
-    "normalised step": {"normalize_step": True},
-    "2 middle layers": {"middle_layers": 2},
-    "value residual": {"value_residual": "learned"},
-    **{f"splitting `{name}`": {"splitting": name} for name in SPLITTINGS},
-    **{f"hidden `{name}`": {"lstm": LSTMChoice(hidden=name)} for name in HIDDEN},
-    **{f"merge `{name}`": {"lstm": LSTMChoice(merge=name)} for name in MERGES},
-    **{f"share `{name}`": {"lstm": LSTMChoice(share=name)} for name in SHARES},
-    **{f"first cell `{name}`": {"lstm": LSTMChoice(first_cell=name)} for name in FIRST_CELLS},
-    **{f"history `{name}`": {"history": name} for name in HISTORIES},
-    "relative positions, keys": {"attention": AttentionChoice(8)},
     "relative positions, values too": {"attention": AttentionChoice(8, relative_values=True)},
-    "relative positions, values alone": {"attention": AttentionChoice(relative_values=True)},
-    "LayerDrop": {"layerdrop": 0.1},
 }
 KINDS: dict[str, Fields] = {
     "one stage (`euler`)": {"scheme": "euler"},
@@ -88,11 +64,12 @@ def table(rows: Mapping[str, Fields], columns: Mapping[str, Fields], reasons: li
     """
 
     def entry(row: Fields, column: Fields) -> str:
-        choice = replace(replace(DepthChoice(), **row), **column)
-        reason = refusal(choice)
-        if reason is None:
+        try:
+            DepthChoice(**{**row, **column})
+        except ValueError as error:
+            reason = without_names(str(error))
+        else:
             return "yes"
-        reason = without_names(reason)
         if reason not in reasons:
             reasons.append(reason)
         return f"– ({reasons.index(reason) + 1})"
@@ -104,7 +81,8 @@ def table(rows: Mapping[str, Fields], columns: Mapping[str, Fields], reasons: li
 def without_names(reason: str) -> str:
     """Return the reason for a refusal with "the scheme" and "the coefficients" in place of the refused names."""
     reason = re.sub(r"coefficients '[\w-]+' (?=weigh|start)", "the coefficients ", reason)
-    return re.sub(rf"scheme '(?!{LSTM}' (?:steps|alone))[\w-]+'", "the scheme", reason)
+    reason = re.sub(r"^[\w+/. -]+: only with", "only with", reason)
+    return re.sub(r"scheme '[\w-]+'", "the scheme", reason)
 
 
 def page() -> str:
@@ -130,13 +108,10 @@ def page() -> str:
         "",
         *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)),
         "",
-        "Encoder and decoder share one set of flags, and a flag that only one of them can use is ignored for the",
-        "other. Separate stage parameters and middle layers need a scheme with several stages. Coefficients need a",
-        "scheme that weighs its stages. The flags `--dlstm-*` need a",
-        "depth-wise LSTM.",
+        "A flag for both stacks is ignored by a stack that has no use for it, and refused if neither has one.",
         "",
-        "Options without a row go together with all others, with three exceptions. A Reformer's layers take no",
-        "splitting `strang` and no value residual. A Reformer without a PreNet has no encoder layers to step.",
+        "A Reformer's layers take no splitting `strang` and no value residual. A Reformer without a PreNet has no",
+        "encoder layers to step.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -34,9 +34,12 @@ INTRODUCTION = """# Flags and architectures
 `python docs/generate.py` writes this page from fairseq-train's parser and the registered architectures.
 
 This package adds the following flags to fairseq's Transformer. Language models take the decoder's flags, BERT takes the
-encoder's. [ode_transformer.md](ode_transformer.md) explains the choices. [schemes.md](schemes.md) compares the schemes;
-`rk2`, `rk3` and `repeat2` are other names of `heun`, `kutta3` and `repeat`. [combinations.md](combinations.md) says
-which choices go together."""
+encoder's. A flag of depth, such as `--ode-function`, sets both stacks, and a stack that has no use for it ignores it.
+With the name of a stack in front, such as `--decoder-ode-function`, it sets that stack alone.
+
+[ode_transformer.md](ode_transformer.md) explains the choices. [schemes.md](schemes.md) compares the schemes; `rk2`,
+`rk3` and `repeat2` are other names of `heun`, `kutta3` and `repeat`. [combinations.md](combinations.md) says which
+choices go together."""
 
 ARCHITECTURES = """Layers and schemes are written as encoder + decoder. All architectures are pre-norm except
 `dlstm*`, which has no residual connections."""
@@ -85,7 +88,8 @@ def added_actions(ours: tuple[str, ...], theirs: tuple[str, ...]) -> Iterator[ar
 
     names = set(parser_for("fairseq-train", theirs)._option_string_actions)
     for action in parser_for("fairseq-train", ours)._actions:
-        if action.option_strings and names.isdisjoint(action.option_strings):
+        is_added = action.option_strings and names.isdisjoint(action.option_strings)
+        if is_added and action.help is not argparse.SUPPRESS:  # of one stack, see the introduction
             yield action
 
 

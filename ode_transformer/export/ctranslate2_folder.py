@@ -11,7 +11,7 @@ decoder layers the first, above a narrow layer of zeros that has none and adds n
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,9 @@ from torch import Tensor, nn
 
 from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.models import ODETransformerModel
-from ode_transformer.models.depth_stack import DEPTH_OPTIONS
 from ode_transformer.nn import STACKS, DepthChoice, SubLayer
 from ode_transformer.nn.layer import copies_of
 from ode_transformer.numerics import ButcherTableau
-from ode_transformer.support.arguments import flag_name
 from ode_transformer.support.errors import UserError
 
 ACTIVATIONS = {
@@ -39,10 +37,6 @@ ACTIVATIONS = {
     "gelu_fast": common_spec.Activation.GELUTanh,
     "tanh": common_spec.Activation.Tanh,
 }
-# Options that are expressed whatever they are: they change the weights alone, or which of them a layer has. The LSTM's
-# belong to a scheme that is refused.
-ANY_OF_STACK = {"stage_parameters", "middle_layers", "layerdrop", "lstm"}
-ANY_OF_ATTENTION = {"max_relative_positions", "relative_values"}
 ZERO_LAYER_WIDTH = 1  # inner width of the feed-forward network of the layer of zeros
 
 
@@ -77,32 +71,23 @@ def refusal(model: Any, options: Any) -> str | None:
 
 
 def stack_refusal(choice: DepthChoice, stack: str) -> str | None:
-    """Return the flags of a stack that CTranslate2 cannot express and what it could express instead, if there are any.
-
-    Every option is compared, so that one that this module does not know is refused unless it has its default.
-    """
-    several, tableau, attention = choice.stages > 1, choice.rule, choice.attention
+    """Return the flags of a stack that CTranslate2 cannot express and what it could instead; None if there are none."""
+    several, tableau, options = choice.stages > 1, choice.rule, choice.options()
     sums_all = isinstance(tableau, ButcherTableau) and (not several or all_ones(tableau.a))
     one_each = choice.coefficients == "ones" or (
         choice.coefficients == "tableau" and isinstance(tableau, ButcherTableau) and all_ones([tableau.b])
     )
-    any_value = ANY_OF_STACK if several else {*ANY_OF_STACK, "function", "scope"}
-    expressed = replace(
-        DepthChoice(),
-        scheme=choice.scheme if sums_all else "euler",
-        coefficients=choice.coefficients if one_each or not several else "ones",
-        attention=replace(type(attention)(), **{name: getattr(attention, name) for name in ANY_OF_ATTENTION}),
-        **{name: getattr(choice, name) for name in any_value},
-    )
-    flags = {field: option for option, field in DEPTH_OPTIONS.items()}
-    flags |= {"scheme": f"{stack}_ode_scheme", "history": f"{stack}_layer_history"}
-    allowed = {"scheme": "euler, repeat, repeat4, and rk2 with --ode-coefficients ones"}
-    problems = [
-        f"{flag_name(flags.get(name, name))} {value}, only {allowed.get(name, wanted)}"
-        for part, others in ((choice, expressed), (attention, expressed.attention))
-        for name, value in vars(part).items()
-        if name != "attention" and value != (wanted := getattr(others, name))
-    ]
+    can_express = {"scheme": sums_all, "coefficients": one_each or not several}
+    if not several:
+        can_express |= {"function": True, "scope": True}
+    allowed = {"scheme": f"euler, repeat, repeat4, and rk2 with --{options['coefficients'].flag} ones"}
+    allowed["coefficients"] = "ones"
+    problems = []
+    for name, option in options.items():
+        value = choice.value(option)
+        if not can_express.get(name, option.exported or value == option.default):
+            flag = f"{stack}-{option.flag}" if option.own_flag_only else option.flag
+            problems.append(f"--{flag} {value}, only {allowed.get(name, option.default)}")
     return "; ".join(problems) or None
 
 

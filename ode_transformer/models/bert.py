@@ -23,11 +23,13 @@ from ode_transformer.models.architectures import register_architecture, stack_si
 from ode_transformer.models.depth_options import (
     DEPTH_DEFAULTS,
     add_depth_arguments,
-    check_model_options,
     check_task,
+    read_model_options,
+    refuse,
     set_defaults,
 )
 from ode_transformer.models.encoder import ODETransformerEncoder
+from ode_transformer.models.flags import depth_defaults
 from ode_transformer.nn import LSTM
 
 SEGMENTS = 2
@@ -132,11 +134,6 @@ class ODEBertModel(RobertaModel):
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_bert_options(args)
         check_task(args, task, "masked_lm")
-        mistake = (
-            args.layer_norm_without_affine and args.encoder_ode_scheme == LSTM,
-            f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates",
-        )
-        check_model_options(args, cls.stacks, UNSUPPORTED_BERT_OPTIONS, (mistake,))
         model = cls(args, ODEBertEncoder(args, task.source_dictionary))
         args.ode_options_saved = True
         return model
@@ -146,17 +143,26 @@ class ODEBertEncoder(RobertaEncoder):
     """Our encoder with the head of a masked language model, tied to the embeddings."""
 
     def build_encoder(self, args: argparse.Namespace, dictionary: Any, embed_tokens: nn.Embedding) -> SegmentEncoder:
-        """Build the encoder for fairseq's ``RobertaEncoder``."""
-        return SegmentEncoder(TransformerConfig.from_namespace(args), dictionary, embed_tokens)
+        """Build the encoder for fairseq's ``RobertaEncoder``.
+
+        :raises OptionError: options do not go together
+        """
+        cfg = read_model_options(args, ODEBertModel.stacks, UNSUPPORTED_BERT_OPTIONS)
+        refuse(
+            (
+                args.layer_norm_without_affine and cfg.encoder.depth.is_lstm,
+                f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates",
+            )
+        )
+        return SegmentEncoder(cfg, dictionary, embed_tokens)
 
 
 def complete_bert_options(args: argparse.Namespace) -> None:
     """Set what is still open to the defaults of our BERT models, in BERT's base size."""
-    set_defaults(args, **DEPTH_DEFAULTS)
+    set_defaults(args, **DEPTH_DEFAULTS, **depth_defaults())
     set_defaults(
         args,
         encoder_layer_history="none",
-        max_relative_positions=0,
         encoder_normalize_before=not args.post_norm,
         encoder_learned_pos=False,
         layernorm_embedding=False,

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -16,42 +16,15 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.sentence_ranking import SentenceRankingTask
 from omegaconf import OmegaConf
 
-from ode_transformer.models.depth_stack import DEPTH_OPTIONS, LSTM_OPTIONS, depth_choice
-from ode_transformer.nn import (
-    FIRST_CELLS,
-    FUNCTIONS,
-    HIDDEN,
-    HISTORIES,
-    LSTM,
-    MERGES,
-    SCOPES,
-    SHARES,
-    STACKS,
-    STAGE_PARAMETERS,
-    VALUE_RESIDUALS,
-    DepthChoice,
-    LSTMChoice,
-    depth_schemes,
-    refused_stack,
-)
-from ode_transformer.numerics import COEFFICIENTS, GATE_STARTS, GATE_SUMS, SPLITTINGS
-from ode_transformer.support.arguments import (
-    finite_float,
-    flag_name,
-    non_negative_int,
-    positive_float,
-    positive_int,
-    probability,
-)
+from ode_transformer.models.flags import add_depth_flags, read_choices
+from ode_transformer.nn import LSTM, DepthChoice
+from ode_transformer.support.arguments import flag_name, non_negative_int, probability
 from ode_transformer.support.errors import OptionError
 
 # Defaults of the flags that all our models have.
 DEPTH_DEFAULTS: dict[str, Any] = {
     "post_norm": False,
     "encoder_ode_scheme": DepthChoice().scheme,
-    **{option: getattr(DepthChoice(), field) for option, field in DEPTH_OPTIONS.items()},
-    **{option: getattr(LSTMChoice(), field) for option, field in LSTM_OPTIONS.items()},
-    "relative_values": False,
     "word_dropout_prob": 0.0,
     "compile": False,
     "cpu_bf16": False,
@@ -88,66 +61,14 @@ _TASK_CLASSES = {
 
 
 def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]) -> None:
-    """Add the flags of depth schemes, relative positions and word dropout for a model that has these stacks."""
-    for stack in stacks:
-        parser.add_argument(
-            f"--{stack}-ode-scheme",
-            choices=depth_schemes(),
-            metavar="NAME",
-            help=f"scheme that steps the {stack}'s layers: {', '.join(depth_schemes())}. rk2 is Heun's method; the "
-            f"architectures called *_rk2 weigh its stages by the papers' learned gate (--ode-coefficients gate)",
-        )
-        parser.add_argument(
-            f"--{stack}-layer-history",
-            choices=HISTORIES,
-            help=f"how {stack} layers read all earlier layers: none, their mean (dense) or learned weights (dlcl)",
-        )
+    """Add the flags that all our models have, for a model that has these stacks."""
+    add_depth_flags(parser, stacks)
     for name, settings, description in (
-        ("--ode-coefficients", {"choices": tuple(COEFFICIENTS)}, "weights of the stages' increments"),
-        ("--ode-gate-sum", {"choices": GATE_SUMS}, "sum of a gate's weights; stages: as many as a step has (ours)"),
-        (
-            "--ode-gate-start",
-            {"choices": GATE_STARTS},
-            "a gate (or sigmoid, tanh) starts as the scheme, or by chance as released",
-        ),
-        (
-            "--ode-share-coefficients",
-            {"action": argparse.BooleanOptionalAction},
-            "one set of coefficients for a stack, as released; --no-ode-share-coefficients: one for each layer",
-        ),
-        ("--ode-function", {"choices": FUNCTIONS}, "F of a step: what a layer adds, or the layer's output (released)"),
-        ("--ode-function-scope", {"choices": SCOPES}, "which sub-layers are stepped: merged, each, or one of them"),
-        ("--ode-steps", {"type": positive_int, "metavar": "N"}, "steps for each layer, each 1/N as long"),
-        (
-            "--ode-step-size",
-            {"type": positive_float, "metavar": "H"},
-            "how far a layer steps: y + H F(y) instead of y + F(y) (ours)",
-        ),
-        ("--ode-stage-parameters", {"choices": STAGE_PARAMETERS}, "separate: a copy of the layer for each stage"),
-        (
-            "--ode-middle-layers",
-            {"type": positive_int, "metavar": "K"},
-            "step only the K layers in the middle of a stack by its scheme of several stages, the others once",
-        ),
-        ("--ode-normalize-step", {"action": "store_true"}, "normalise what a step adds to y"),
-        ("--value-residual", {"choices": VALUE_RESIDUALS}, "add the first layer's values to those of later layers"),
-        ("--layer-splitting", {"choices": tuple(SPLITTINGS)}, "lie-trotter: a Transformer layer; strang: Macaron"),
-        ("--dlstm-hidden", {"choices": HIDDEN}, "depth-wise LSTM: hidden state by a network of two layers, or of one"),
-        ("--dlstm-merge", {"choices": MERGES}, "how the attentions of a layer become the LSTM's input"),
-        ("--dlstm-share", {"choices": SHARES}, "what layers share: the gates, gates and hidden state, or nothing"),
-        ("--dlstm-first-cell", {"choices": FIRST_CELLS}, "the cell below the first layer"),
-        (
-            "--dlstm-forget-bias",
-            {"type": finite_float, "metavar": "B"},
-            "initial bias of the forget gate; above 0 the gate starts open",
-        ),
         (
             "--post-norm",
             {"action": "store_true"},
             "normalise after each sub-layer; needs --ode-function layer-output",
         ),
-        ("--max-relative-positions", {"type": non_negative_int, "metavar": "K"}, "clip distance on keys; 0 for none"),
-        ("--relative-values", {"action": "store_true"}, "relative positions on the values too"),
         ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "fraction of word embeddings that is zeroed"),
         ("--compile", {"action": "store_true"}, "train with sub-layers compiled by torch.compile; needs a compiler"),
         ("--cpu-bf16", {"action": "store_true"}, "train with products of matrices in bfloat16 on a CPU; needs --cpu"),
@@ -191,39 +112,52 @@ def set_defaults(args: argparse.Namespace, **values: Any) -> None:
         setattr(args, name, getattr(args, name, value))
 
 
-def check_model_options(
+def read_model_options(
     args: argparse.Namespace,
-    stacks: tuple[str, ...] = STACKS,
+    stacks: tuple[str, ...],
     unsupported: Mapping[str, Any] | None = None,
-    more: Iterable[tuple[bool, str]] = (),
-) -> None:
-    """Refuse options that do not go together.
+    without_layers: str = "",
+) -> TransformerConfig:
+    """Return fairseq's configuration of a model, with the choice of each stack as ``cfg.encoder.depth``.
 
     :param stacks: those that the model has
     :param unsupported: further options that the model does not implement, with the value that means "off"
-    :param more: further mistakes: whether there is one, and what it is
-    :raises OptionError: names the flag, its value, and what is allowed
+    :param without_layers: the stack that may have no layers
+    :raises OptionError: options do not go together; names the flag, its value, and what is allowed
     """
     off_values: dict[str, Any] = UNSUPPORTED_OPTIONS | dict(unsupported or {})
     for name, off in off_values.items():
         if getattr(args, name, off) not in (off, None):
             raise OptionError(f"{flag_name(name)} is not supported by --arch {args.arch}")
-    for is_refused, message in (*_mistakes(args, stacks), *more):
+    for stack in stacks:
+        layers = getattr(args, f"{stack}_layers")
+        refuse(
+            (layers < (stack != without_layers), f"--{stack}-layers {layers}: a stack has at least one layer"),
+            (
+                args.post_norm and getattr(args, f"{stack}_normalize_before"),
+                f"--post-norm and --{stack}-normalize-before contradict each other",
+            ),
+        )
+    cfg = TransformerConfig.from_namespace(args)
+    choices = read_choices(args, stacks)
+    for stack, choice in choices.items():
+        getattr(cfg, stack).depth = choice
+    refuse(*_mistakes(args, choices))
+    return cfg
+
+
+def refuse(*mistakes: tuple[bool, str]) -> None:
+    """Refuse options if they contain one of some mistakes.
+
+    :param mistakes: whether the options contain it, and the message
+    :raises OptionError: the first one that they contain
+    """
+    for is_refused, message in mistakes:
         if is_refused:
             raise OptionError(message)
-    cfg = TransformerConfig.from_namespace(args)
-    choices = {stack: depth_choice(cfg, stack) for stack in stacks}
-    refused = refused_stack(choices)
-    for stack, choice in choices.items() if refused is None else ():
-        middle, layers = choice.without_unused_options().middle_layers, getattr(args, f"{stack}_layers")
-        if middle > layers:
-            refused = stack, f"{middle} middle layers of a stack of {layers}"
-    if refused is not None:
-        stack, reason = refused
-        raise OptionError(f"--{stack}-ode-scheme {getattr(args, f'{stack}_ode_scheme')}: {reason}")
 
 
-def _mistakes(args: argparse.Namespace, stacks: tuple[str, ...]) -> Iterator[tuple[bool, str]]:
+def _mistakes(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) -> Iterator[tuple[bool, str]]:
     """Yield mistakes that options can contain: whether these do, and the message."""
     processes = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
     yield (
@@ -235,38 +169,41 @@ def _mistakes(args: argparse.Namespace, stacks: tuple[str, ...]) -> Iterator[tup
     for name in ("dropout", "attention_dropout", "activation_dropout"):
         value = getattr(args, name) or 0
         yield not 0 <= value < 1, f"{flag_name(name)} {value}: a fraction from 0 up to 1, without 1"
-    for stack in stacks:
-        layers, width, heads, scheme, pre_norm = (
-            getattr(args, f"{stack}_{name}")
-            for name in ("layers", "embed_dim", "attention_heads", "ode_scheme", "normalize_before")
-        )
+    for stack, choice in choices.items():
+        layers, width, heads = (getattr(args, f"{stack}_{name}") for name in ("layers", "embed_dim", "attention_heads"))
         if stack == "decoder" and getattr(args, "joint_combination", "add") == "concat":
             width += args.encoder_embed_dim
-        yield args.post_norm and pre_norm, f"--post-norm and --{stack}-normalize-before contradict each other"
         yield (
-            args.post_norm and scheme == LSTM,
+            args.post_norm and choice.is_lstm,
             f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise",
         )
-        yield layers < 1, f"--{stack}-layers {layers}: a stack has at least one layer"
         yield (
             heads < 1 or width % heads > 0,
             f"--{stack}-attention-heads {heads}: the heads have to divide the width {width} of the layers",
+        )
+        yield (
+            choice.middle_layers > layers,
+            f"--ode-middle-layers {choice.middle_layers}: the {stack} has {layers} layers",
         )
     yield (
         args.cpu_bf16 and not getattr(args, "cpu", False) and not args.ode_options_saved,
         "--cpu-bf16 needs --cpu; a GPU has --amp, --fp16 and --bf16",
     )
+    merges = {stack: choice.lstm.merge for stack, choice in choices.items()}
+    two_attentions = "encoder" in merges and merges.get("decoder", "").startswith("concat")
     yield (
-        args.dlstm_merge.startswith("concat") and ("decoder" not in stacks or args.decoder_ode_scheme != LSTM),
-        f"--dlstm-merge {args.dlstm_merge} joins attentions of decoder layers: it needs --decoder-ode-scheme {LSTM}",
+        any(merge.startswith("concat") for merge in merges.values()) and not two_attentions,
+        f"--dlstm-merge concat joins the two attentions of a translation model's decoder layers: it needs "
+        f"--decoder-ode-scheme {LSTM}",
     )
     yield (
         getattr(args, "adaptive_softmax_cutoff", None) is not None and args.log_depth_interval > 0,
         "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities",
     )
+    residual = any(choice.value_residual != "none" for choice in choices.values())
     yield (
-        args.value_residual != "none" and all(getattr(args, f"{stack}_layers") < 2 for stack in stacks),
-        f"--value-residual {args.value_residual}: a stack of one layer has no later layer to add to",
+        residual and all(getattr(args, f"{stack}_layers") < 2 for stack in choices),
+        "--value-residual: a stack of one layer has no later layer to add to",
     )
 
 

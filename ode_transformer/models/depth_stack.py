@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,8 +13,6 @@ from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.graphs import is_recording
 from ode_transformer.nn import (
-    STACKS,
-    AttentionChoice,
     BlockId,
     CheckpointSettings,
     Context,
@@ -22,7 +20,6 @@ from ode_transformer.nn import (
     HiddenSizes,
     Layer,
     LayerHistory,
-    LSTMChoice,
     SubLayer,
     ValueResidual,
     build_scheme,
@@ -31,46 +28,6 @@ from ode_transformer.numerics import Scheme
 
 COMPILER = "inductor"
 _VARIANTS = 64  # of a sub-layer's code: its kind, masks, training or evaluation; PyTorch gives up compiling after 8
-
-# Options of the command line that encoder and decoder share: option -> field of DepthChoice, or of LSTMChoice.
-DEPTH_OPTIONS = {
-    "ode_coefficients": "coefficients",
-    "ode_gate_sum": "gate_sum",
-    "ode_gate_start": "gate_start",
-    "ode_share_coefficients": "share_coefficients",
-    "ode_function": "function",
-    "ode_function_scope": "scope",
-    "ode_steps": "steps",
-    "ode_step_size": "step_size",
-    "ode_stage_parameters": "stage_parameters",
-    "ode_middle_layers": "middle_layers",
-    "ode_normalize_step": "normalize_step",
-    "value_residual": "value_residual",
-    "layer_splitting": "splitting",
-}
-LSTM_OPTIONS = {f"dlstm_{field.name}": field.name for field in fields(LSTMChoice)}
-
-
-def depth_choice(cfg: TransformerConfig, stack: str) -> DepthChoice:
-    """Return the options of the stack 'encoder' or 'decoder', whether they go together or not.
-
-    Coefficients weigh stages; they are the lengths of steps of one stage only where no stack has several.
-    """
-    options = getattr(cfg, stack)
-    choice = DepthChoice(
-        scheme=options.ode_scheme,
-        history=options.layer_history,
-        normalize_before=options.normalize_before,
-        layerdrop=options.layerdrop or 0.0,
-        attention=AttentionChoice(cfg.max_relative_positions, cfg.relative_values),
-        lstm=LSTMChoice(**{field: getattr(cfg, option) for option, field in LSTM_OPTIONS.items()}),
-        **{field: getattr(cfg, option) for option, field in DEPTH_OPTIONS.items()}
-        | {"step_size": float(cfg.ode_step_size)},  # Python code may give a whole number
-    )
-    schemes = [getattr(getattr(cfg, name, None), "ode_scheme", None) or choice.scheme for name in STACKS]
-    if not choice.weighs_several_stages and any(DepthChoice(scheme).weighs_several_stages for scheme in schemes):
-        return replace(choice, coefficients=DepthChoice().coefficients)
-    return choice
 
 
 def compile_sublayers(layers: nn.Module) -> None:
@@ -145,7 +102,8 @@ class DepthStack(nn.Module):
 
     def build_depth(self, cfg: TransformerConfig) -> None:
         """Build the scheme of the stack after its layers."""
-        self.choice, sizes = depth_choice(cfg, self.stack).without_unused_options(), getattr(cfg, self.stack)
+        sizes = getattr(cfg, self.stack)
+        self.choice: DepthChoice = sizes.depth
         kinds = self.layers[0].kinds if len(self.layers) else {}
         self.grouping = self.choice.grouping(kinds)
         first_block, function = 0, self.choice.function

@@ -10,7 +10,7 @@ import argparse
 from typing import Any
 
 from fairseq.models import FairseqLanguageModel, register_model
-from fairseq.models.transformer import Embedding, TransformerConfig
+from fairseq.models.transformer import Embedding
 from fairseq.models.transformer_lm import DEFAULT_MAX_TARGET_POSITIONS, TransformerLanguageModel
 
 from ode_transformer.checkpoints.reading import SafeFromPretrained
@@ -21,7 +21,7 @@ from ode_transformer.models.architectures import (
 )
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
-from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_model_options, check_task
+from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_task, read_model_options
 
 # Options that our language models do not implement, with the value that means "off".
 UNSUPPORTED_LM_OPTIONS = {
@@ -56,14 +56,9 @@ class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
         complete_transformer_options(args)
         check_task(args, task, "language_modeling")
-        mistake = (
-            args.dlstm_merge.startswith("concat"),
-            f"--dlstm-merge {args.dlstm_merge} joins two attentions; a language model's layer has one",
-        )
-        check_model_options(args, cls.stacks, UNSUPPORTED_LM_OPTIONS, (mistake,))
+        cfg = read_model_options(args, cls.stacks, UNSUPPORTED_LM_OPTIONS)
         dictionary = task.source_dictionary
         embed_tokens = Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
-        cfg = TransformerConfig.from_namespace(args)
         model = cls(ODETransformerDecoder(cfg, task.target_dictionary, embed_tokens, no_encoder_attn=True))
         args.ode_options_saved = True
         log_depth(model, args.log_depth_interval)

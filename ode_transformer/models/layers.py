@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
-from ode_transformer.models.depth_stack import depth_choice, feed_forward_options
+from ode_transformer.models.depth_stack import feed_forward_options
 from ode_transformer.nn import (
     PLAIN_ATTENTION,
     SOURCE_AXIS,
     TARGET_AXIS,
+    DepthChoice,
     FeedForward,
     Layer,
     MultiheadAttention,
@@ -55,14 +56,15 @@ def _build_function(cfg: TransformerConfig, stack: str, kind: SubLayerKind, frac
         sizes.embed_dim,
         sizes.attention_heads,
         cfg.attention_dropout,
-        PLAIN_ATTENTION if over_source else depth_choice(cfg, stack).attention,
+        PLAIN_ATTENTION if over_source else sizes.depth.attention,
         cfg.encoder.embed_dim if over_source else None,
     )
 
 
 def build_layer(cfg: TransformerConfig, stack: str, cross_attention: bool = False) -> Layer:
     """Build one layer of the stack 'encoder' or 'decoder', with or without attention to an encoder output."""
-    sizes, choice = getattr(cfg, stack), depth_choice(cfg, stack)
+    sizes = getattr(cfg, stack)
+    choice: DepthChoice = sizes.depth
     plan = plan_layer(SPLITTINGS[choice.splitting], cross_attention)
 
     def sublayer(name: str) -> SubLayer:
@@ -84,7 +86,7 @@ def assemble_layer(
     :param kinds: kind of each possible sub-layer by name, in the order in which they act
     :param build: builds a sub-layer by name
     """
-    choice = depth_choice(cfg, stack).without_unused_options()
+    choice: DepthChoice = getattr(cfg, stack).depth
     return Layer(
         {
             name: nn.ModuleList(build(name) for _ in range(choice.copies))
@@ -119,7 +121,7 @@ _NOISE_AXES = {
 def build_joint_layer(cfg: TransformerConfig) -> Layer:
     """Build one joint layer, whose width is that of the grid."""
     sizes, width = cfg.decoder, joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
-    choice = depth_choice(cfg, "decoder")
+    choice: DepthChoice = sizes.depth
     shared = cfg.joint_dropout == "shared"
 
     def sublayer(name: str) -> SubLayer:

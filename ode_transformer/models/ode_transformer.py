@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.models.transformer import DEFAULT_MAX_SOURCE_POSITIONS, TransformerConfig, TransformerModel
 from torch import nn
 
 from ode_transformer.checkpoints.reading import SafeFromPretrained
@@ -23,8 +23,8 @@ from ode_transformer.models.depth_options import (
     add_depth_arguments,
     add_log_argument,
     add_samples_argument,
-    check_model_options,
     check_task,
+    read_model_options,
 )
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.sample_log import log_samples
@@ -55,20 +55,24 @@ class ODETransformerModel(SafeFromPretrained, TransformerModel):
         """
         complete_transformer_options(args)
         check_task(args, task, "translation")
-        cls.check(args)
-        model: ODETransformerModel = super().build_model(args, task)
+        cfg = cls.read_options(args)
+        # On the configuration, because fairseq saves ``args``.
+        for name in ("max_source_positions", "max_target_positions"):
+            if getattr(args, name, None) is None:
+                setattr(cfg, name, DEFAULT_MAX_SOURCE_POSITIONS)
+        model: ODETransformerModel = super().build_model(cfg, task)
         args.ode_options_saved = True
         log_depth(model, args.log_depth_interval)
         log_samples(model, args.log_samples)
         return model
 
     @classmethod
-    def check(cls, args: argparse.Namespace) -> None:
-        """Refuse options that do not go together.
+    def read_options(cls, args: argparse.Namespace) -> TransformerConfig:
+        """Return fairseq's configuration, with the choice of each stack.
 
-        :raises OptionError: names the flag and what is allowed
+        :raises OptionError: options do not go together; names the flag and what is allowed
         """
-        check_model_options(args, cls.stacks)
+        return read_model_options(args, cls.stacks)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerEncoder:

@@ -10,17 +10,18 @@ from typing import Any
 
 import torch
 from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
 from ode_transformer.models.architectures import register_architecture, stack_sizes
-from ode_transformer.models.depth_options import check_model_options, set_defaults
+from ode_transformer.models.depth_options import read_model_options, refuse, set_defaults
 from ode_transformer.models.layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
 from ode_transformer.nn import (
     COMBINATIONS,
     REDUCTIONS,
-    STACKS,
+    DepthChoice,
 )
 from ode_transformer.support.arguments import non_negative_int
 
@@ -83,33 +84,34 @@ class ReformerModel(ODETransformerModel):
         return super().build_model(args, task)
 
     @classmethod
-    def check(cls, args: argparse.Namespace) -> None:
-        """Refuse options that do not go together.
-
-        :raises OptionError: names the flag and what is allowed
-        """
+    def read_options(cls, args: argparse.Namespace) -> TransformerConfig:
+        """Return fairseq's configuration; see :meth:`ODETransformerModel.read_options`."""
         prenet_options = args.encoder_ode_scheme, args.encoder_layer_history, getattr(args, "encoder_layerdrop", 0)
         widths = args.encoder_embed_dim, args.decoder_embed_dim
-        mistakes = (
-            (
-                args.layer_splitting != "lie-trotter",
-                f"--layer-splitting {args.layer_splitting} is not defined for joint layers: lie-trotter",
-            ),
+        refuse(
             (
                 not args.encoder_layers and prenet_options != ("euler", "none", 0),
                 "--encoder-ode-scheme, --encoder-layer-history, --encoder-layerdrop: without a PreNet "
                 "(--encoder-layers 0) there are no layers to step; --decoder-ode-scheme steps the joint layers",
             ),
             (
-                args.value_residual != "none",
-                "--value-residual adds values along one text, and a Reformer's layers attend in a grid",
-            ),
-            (
                 getattr(args, "joint_combination", "add") == "add" and widths[0] != widths[1],
                 f"--joint-combination add: source and target have widths {widths[0]} and {widths[1]}; use concat",
             ),
         )
-        check_model_options(args, STACKS if args.encoder_layers else ("decoder",), more=mistakes)
+        cfg = read_model_options(args, cls.stacks, without_layers="encoder")
+        joint: DepthChoice = cfg.decoder.depth
+        refuse(
+            (
+                joint.splitting != "lie-trotter",
+                f"--layer-splitting {joint.splitting} is not defined for joint layers: lie-trotter",
+            ),
+            (
+                joint.value_residual != "none",
+                "--value-residual adds values along one text, and a Reformer's layers attend in a grid",
+            ),
+        )
+        return cfg
 
     @torch.no_grad()
     def attention_maps(

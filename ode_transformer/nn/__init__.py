@@ -8,7 +8,6 @@ from ode_transformer.nn.checkpoint_settings import (
     checkpoint_settings,
     settings_change,
 )
-from ode_transformer.nn.compatibility import refusal, refused_stack
 from ode_transformer.nn.context import Context, SubLayerKind
 from ode_transformer.nn.decoding_step import FIXED_STEP, PLAIN_SEARCH, FixedCache, FixedStep, PlainSearch, StepMasks
 from ode_transformer.nn.depth_choice import STAGE_PARAMETERS, DepthChoice, depth_schemes
@@ -42,6 +41,7 @@ from ode_transformer.nn.key_value_cache import (
 from ode_transformer.nn.layer import FUNCTIONS, SCOPES, STACKS, BlockId, Layer, LayerId
 from ode_transformer.nn.layer_history import HISTORIES, LayerHistory
 from ode_transformer.nn.linear import ONEDNN_LINEAR, Linear, linear_map
+from ode_transformer.nn.options import Choice, Option, option
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues, relative_offsets
 from ode_transformer.nn.scheme import build_scheme
 from ode_transformer.nn.separable_attention import SOURCE_AXIS, TARGET_AXIS, SeparableAttention

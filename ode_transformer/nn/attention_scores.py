@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ode_transformer.nn.options import Choice, option
 from ode_transformer.nn.relative_position import relative_offsets
 
 # Addend of a masked pair. With -inf a row of masked pairs alone would be NaN, and half precision has no lower numbers.
@@ -15,15 +16,20 @@ MASKED = -30_000.0
 
 
 @dataclass(frozen=True)
-class AttentionChoice:
-    """Variant of self-attention. A new variant is a field here and its flag.
+class AttentionChoice(Choice):
+    """Variant of self-attention. A new variant is a field here, and its use."""
 
-    :param max_relative_positions: clip distance k of the relative positions, 0 for none
-    :param relative_values: relative positions on the values too, which needs explicit attention weights
-    """
-
-    max_relative_positions: int = 0
-    relative_values: bool = False
+    max_relative_positions: int = option(
+        0, "clip distance on keys; 0 for none", another=3, interval="non-negative", remembered=False, exported=True
+    )
+    relative_values: bool = option(
+        False,
+        "relative positions on the values too",
+        read_by=lambda choice: choice.attention.max_relative_positions > 0,
+        needs="a clip distance (max-relative-positions) above 0",
+        remembered=False,
+        exported=True,
+    )
 
 
 PLAIN_ATTENTION = AttentionChoice()

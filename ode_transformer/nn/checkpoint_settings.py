@@ -13,44 +13,22 @@ from ode_transformer.numerics import Recurrence
 
 logger = logging.getLogger(__name__)
 
-
-# Settings that are written only if they have another value, because older checkpoints do not have them.
-_UNWRITTEN_OF_STEPS = {
-    "gate_sum": "one",
-    "step_size": "1.0",
-    "middle_layers": "0",
-    "normalize_step": "False",
-    "value_residual": "none",
-}
-UNWRITTEN = _UNWRITTEN_OF_STEPS | {"input": "attention"}
-
-# Settings of a depth-wise LSTM that its parameters belong to.
-LSTM_SETTINGS = ("first_cell", "input")
+_OLDER_WORDS = {"input": "merge"}  # in checkpoints of version 0.2
 
 
 def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
-    """Return the settings of ``choice`` that a checkpoint remembers.
-
-    Scopes compute the same for the residual layer, one Euler step; in pre-norm, so do functions.
-    """
+    """Return the remembered options of ``choice`` by name, with one value for all that compute the same."""
     rule = choice.rule
+    settings = {option.name: choice.value(option) for option in choice.options().values() if option.remembered}
+    settings |= {"scheme": choice.scheme if rule is None else rule.name, "scope": choice.stepped_scope}
+    if choice.lstm.merge != "residual":  # the others differ in the shapes of parameters
+        settings["merge"] = "add"
     plain = not isinstance(rule, Recurrence) and not choice.normalize_step and not choice.has_learned_weights
-    residual = plain and choice.stages == choice.steps == choice.step_size == 1
-    settings = {
-        "scheme": choice.scheme if rule is None else rule.name,
-        "coefficients": choice.coefficients,
-        "function": "increment" if residual and choice.normalize_before else choice.function,
-        "scope": "san+ffn" if residual else choice.stepped_scope,
-        "steps": str(choice.steps),
-        "stage_parameters": choice.stage_parameters,
-        "splitting": choice.splitting,
-    }
-    further = {name: str(getattr(choice, name)) for name in _UNWRITTEN_OF_STEPS}
-    if choice.is_lstm:
-        settings["first_cell"] = choice.lstm.first_cell
-        residual_input = choice.lstm.merge == "residual"
-        further["input"] = "residual" if residual_input else "attention"
-    return settings | {name: value for name, value in further.items() if value != UNWRITTEN[name]}
+    if plain and choice.stages == choice.steps == choice.step_size == 1:  # the residual layer, however it is divided
+        settings["scope"] = "san+ffn"
+        if choice.normalize_before:
+            settings["function"] = "increment"
+    return {name: str(value) for name, value in settings.items()}
 
 
 class SettingsChange(NamedTuple):
@@ -67,32 +45,30 @@ class SettingsChange(NamedTuple):
 def settings_change(trained: Mapping[str, str], choice: DepthChoice) -> SettingsChange | None:
     """Compare the settings that parameters were trained with and those of the model that loads them.
 
-    :param trained: :func:`checkpoint_settings` of the choice with which the parameters were trained
+    :param trained: :func:`checkpoint_settings` of the choice with which the parameters were trained; one that is
+        missing had its default
     :param choice: choice of the model
     :returns: None if nothing differs
     """
-    trained, current = UNWRITTEN | dict(trained), UNWRITTEN | checkpoint_settings(choice)
-    changed = {name: value for name, value in current.items() if trained.get(name, value) != value}
+    current = checkpoint_settings(choice)
+    trained = checkpoint_settings(type(choice)()) | dict(trained)
+    changed = {name: value for name, value in trained.items() if current.get(name) != value}
     if not changed:
         return None
-    trained_values = {name: trained[name] for name in changed}
-    return SettingsChange(
-        f"trained with {_join(trained_values)}; this model has {_join(changed)}", _obstacle(trained, choice, changed)
-    )
+    now = {name: current.get(name, "no longer an option") for name in changed}
+    description = f"trained with {_join(changed)}; this model has {_join(now)}"
+    return SettingsChange(description, _obstacle(trained, choice, changed))
 
 
 def _obstacle(trained: Mapping[str, str], choice: DepthChoice, changed: Mapping[str, str]) -> str | None:
-    if "learned" in (trained["value_residual"], choice.value_residual) and "value_residual" in changed:
-        return "learned weights of a value residual belong to the model that they were trained with"
+    options = choice.options()
     if learns_weights(trained["scheme"], trained["coefficients"]) or choice.has_learned_weights:
         return "learned coefficients belong to the scheme that they were trained with"
     if "scheme" in changed and LSTM in (trained["scheme"], choice.scheme):
         return "a depth-wise LSTM and layers with residuals have different parameters"
-    for name in LSTM_SETTINGS:
-        if name in changed:
-            return f"the parameters of a depth-wise LSTM belong to its {name.replace('_', ' ')}"
-    if "splitting" in changed:
-        return "layers of another splitting have other sub-layers"
+    for name in changed:
+        if name not in options or options[name].fixed:
+            return f"parameters belong to the {name.replace('_', ' ')} that they were trained with"
     if "separate" in (trained["stage_parameters"], choice.stage_parameters):
         return "parameters of separate stages belong to the stages that they were trained for"
     return None
@@ -128,14 +104,12 @@ class CheckpointSettings(nn.Module):
         """
         line = bytes(int(number) for number in state.tolist()).decode()
         trained = dict(entry.split("=", 1) for entry in line.split())
-        known = {*UNWRITTEN, *LSTM_SETTINGS, *checkpoint_settings(self.choice), *self.fixed}
-        if gone := {name: value for name, value in trained.items() if name not in known}:
-            raise ValueError(f"{self.stack}: trained with {_join(gone)}, an option that this version does not have")
-        change = settings_change(trained, self.choice)
+        trained = {_OLDER_WORDS.get(name, name): value for name, value in trained.items()}
         for name, value in self.fixed.items():
-            if trained.get(name, value) != value:
+            if (before := trained.pop(name, value)) != value:
                 flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{self.stack}: trained with {flag} {trained[name]}, which is not to be {value} now")
+                raise ValueError(f"{self.stack}: trained with {flag} {before}, which is not to be {value} now")
+        change = settings_change(trained, self.choice)
         if change is None:
             return
         obstacle = change.obstacle

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ode_transformer.nn.attention_scores import AttentionChoice
+from ode_transformer.nn.compatibility import refusal
 from ode_transformer.nn.context import SubLayerKind
 from ode_transformer.nn.depth_wise_lstm import LSTM, LSTMChoice
-from ode_transformer.nn.layer import Group, groups
+from ode_transformer.nn.layer import FUNCTIONS, SCOPES, Group, groups
+from ode_transformer.nn.layer_history import HISTORIES
+from ode_transformer.nn.options import Choice, option
+from ode_transformer.nn.value_residual import VALUE_RESIDUALS
 from ode_transformer.numerics import (
+    COEFFICIENTS,
+    GATE_STARTS,
+    GATE_SUMS,
+    GATES,
     LEARNED,
+    PROJECTED,
     RECURRENCES,
-    STEP_LENGTHS,
+    SPLITTINGS,
     ButcherTableau,
     Recurrence,
     get_tableau,
@@ -27,51 +37,153 @@ def depth_schemes() -> tuple[str, ...]:
     return (*tableau_names(), *RECURRENCES, LSTM)
 
 
-@dataclass(frozen=True)
-class DepthChoice:
-    """Options of one stack of layers.
+def _is_runge_kutta(choice: DepthChoice) -> bool:
+    return isinstance(choice.rule, ButcherTableau)
 
-    :param scheme: one of :func:`depth_schemes`
-    :param coefficients: key of ``COEFFICIENTS``
-    :param share_coefficients: one set for the stack instead of one for each block
-    :param gate_sum: one of ``GATE_SUMS``: the sum of the weights of a gate
-    :param gate_start: one of ``GATE_STARTS``: where W of a gate, of sigmoid and of tanh starts
-    :param function: one of ``FUNCTIONS``: the function F that the scheme steps
-    :param scope: one of ``SCOPES``: which sub-layers are stepped
-    :param steps: N steps of size h/N for each block
-    :param step_size: h
-    :param stage_parameters: ``separate`` gives every stage its own copy of the layer (ODE Transformer 2022, footnote 4)
-    :param splitting: key of ``SPLITTINGS``: which sub-layers a layer has
-    :param lstm: options of the depth-wise LSTM
-    :param history: one of ``HISTORIES``
-    :param normalize_before: the layers are pre-norm; in a depth-wise LSTM, whether its attentions read LN(y) or y
-    :param layerdrop: probability with which fairseq would leave out layers
-    :param attention: variant of the self-attention
-    :param middle_layers: number of layers in the middle of the stack that the scheme steps, while the others are
-        applied once, as by Euler; 0 for all
-    :param normalize_step: normalise what a step adds
-    :param value_residual: one of ``VALUE_RESIDUALS``: what the first layer's values add to those of later layers
+
+def _has_stages(choice: DepthChoice) -> bool:
+    return choice.stages > 1
+
+
+def _has_step(choice: DepthChoice) -> bool:
+    return choice.rule is not None and (isinstance(choice.rule, ButcherTableau) or choice.rule.normalizes_step)
+
+
+def _is_lstm(choice: DepthChoice) -> bool:
+    return choice.is_lstm
+
+
+def _is_no_lstm(choice: DepthChoice) -> bool:
+    return not choice.is_lstm
+
+
+_RUNGE_KUTTA = {"read_by": _is_runge_kutta, "needs": "a Runge–Kutta scheme"}
+_STAGES = {"read_by": _has_stages, "needs": "a scheme of several stages"}
+
+
+@dataclass(frozen=True)
+class DepthChoice(Choice):
+    """Options of one stack of layers, which go together. An option stands after those that it depends on.
+
+    :raises ValueError: they do not go together; says why in one line
     """
 
-    scheme: str = "euler"
-    coefficients: str = "tableau"
-    share_coefficients: bool = False
-    gate_sum: str = "one"
-    gate_start: str = "scheme"
-    function: str = "increment"
-    scope: str = "san+ffn"
-    steps: int = 1
-    step_size: float = 1.0
-    stage_parameters: str = "shared"
-    splitting: str = "lie-trotter"
-    lstm: LSTMChoice = LSTMChoice()
-    history: str = "none"
-    normalize_before: bool = True
-    layerdrop: float = 0.0
-    attention: AttentionChoice = AttentionChoice()
-    middle_layers: int = 0
-    normalize_step: bool = False
-    value_residual: str = "none"
+    flag_prefix: ClassVar[str] = "ode-"
+
+    scheme: str = option(
+        "euler",
+        "scheme that steps the layers; rk2 is Heun's method, whose stages the architectures *_rk2 weigh by a gate",
+        values=depth_schemes,
+        own_flag_only=True,
+    )
+    coefficients: str = option(
+        "tableau",
+        "weights of the stages' increments",
+        values=lambda: tuple(COEFFICIENTS),
+        read_by=lambda choice: min(choice.weighed_count, 2),
+        needs="a scheme whose stages have weights",
+    )
+    share_coefficients: bool = option(
+        False,
+        "one set of coefficients for a stack, as released, instead of one for each layer",
+        read_by=lambda choice: choice.coefficients in LEARNED,
+        needs="learned coefficients",
+        remembered=False,
+    )
+    gate_sum: str = option(
+        "one",
+        "sum of a gate's weights; stages: as many as a step has (ours)",
+        values=lambda: GATE_SUMS,
+        read_by=lambda choice: choice.coefficients in GATES,
+        needs=f"coefficients {' or '.join(GATES)}",
+    )
+    gate_start: str = option(
+        "scheme",
+        "a gate (or sigmoid, tanh) starts as the scheme, or by chance as released",
+        values=lambda: GATE_STARTS,
+        read_by=lambda choice: choice.coefficients in PROJECTED,
+        needs=f"coefficients {', '.join(PROJECTED)}",
+        remembered=False,
+    )
+    function: str = option(
+        "increment",
+        "F of a step: what a layer adds, or the layer's output (released)",
+        values=lambda: FUNCTIONS,
+        **_RUNGE_KUTTA,
+    )
+    scope: str = option(
+        "san+ffn",
+        "which sub-layers are stepped: merged, each, or one of them",
+        values=lambda: SCOPES,
+        flag="ode-function-scope",
+        read_by=_is_no_lstm,
+        needs="a layer that has a feed-forward network",
+    )
+    steps: int = option(1, "steps for each layer, each 1/N as long", another=2, interval="positive", **_RUNGE_KUTTA)
+    step_size: float = option(
+        1.0,
+        "how far a layer steps: y + X F(y) instead of y + F(y) (ours)",
+        another=2.0,
+        interval="positive",
+        **_RUNGE_KUTTA,
+    )
+    stage_parameters: str = option(
+        "shared",
+        "separate: a copy of the layer for each stage (2022, footnote 4)",
+        values=lambda: STAGE_PARAMETERS,
+        fixed=True,
+        exported=True,
+        **_STAGES,
+    )
+    middle_layers: int = option(
+        0,
+        "step only the N layers in the middle of a stack by its scheme of several stages, the others once; 0: all",
+        another=1,
+        interval="non-negative",
+        exported=True,
+        **_STAGES,
+    )
+    splitting: str = option(
+        "lie-trotter",
+        "lie-trotter: a Transformer layer; strang: Macaron",
+        values=lambda: tuple(SPLITTINGS),
+        flag="layer-splitting",
+        read_by=_is_no_lstm,
+        needs="a layer that has a feed-forward network",
+        fixed=True,
+    )
+    normalize_step: bool = option(
+        False, "normalise what a step adds to y", read_by=_has_step, needs="a Runge–Kutta scheme or momentum"
+    )
+    normalize_before: bool = option(
+        True, "pre-norm; in a depth-wise LSTM, attentions read LN(y)", flag="normalize-before", another=False,
+        own_flag_only=True, fairseqs=True, remembered=False,
+    )  # fmt: skip
+    history: str = option(
+        "none",
+        "how the layers read all earlier layers: none, their mean (dense) or learned weights (dlcl)",
+        values=lambda: HISTORIES,
+        flag="layer-history",
+        own_flag_only=True,
+        remembered=False,
+    )
+    layerdrop: float = option(
+        0.0, "probability with which fairseq would leave out layers", flag="layerdrop", another=0.1,
+        own_flag_only=True, fairseqs=True, remembered=False,
+    )  # fmt: skip
+    value_residual: str = option(
+        "none",
+        "add the first layer's values to those of later layers",
+        values=lambda: VALUE_RESIDUALS,
+        flag="value-residual",
+    )
+    attention: AttentionChoice = option(AttentionChoice(), "variant of the self-attention")
+    lstm: LSTMChoice = option(LSTMChoice(), "depth-wise LSTM", read_by=_is_lstm, needs=f"scheme {LSTM}")
+
+    def __post_init__(self) -> None:
+        reason = refusal(self)
+        if reason is not None:
+            raise ValueError(reason)
 
     @property
     def rule(self) -> ButcherTableau | Recurrence | None:
@@ -101,17 +213,10 @@ class DepthChoice:
         return self.rule if isinstance(self.rule, ButcherTableau) else None
 
     @property
-    def has_stage_weights(self) -> bool:
-        """True if coefficients weigh the stages of a step; plain repetition has no weights to choose."""
+    def weighed_count(self) -> int:
+        """Number of stages that coefficients can weigh; plain repetition has no weights to choose."""
         tableau = self.weighed_stages
-        weighs_one = tableau is not None and tableau.stages == 1 and self.coefficients in STEP_LENGTHS
-        return weighs_one or self.weighs_several_stages
-
-    @property
-    def weighs_several_stages(self) -> bool:
-        """True if the scheme has several stages that coefficients can weigh."""
-        tableau = self.weighed_stages
-        return tableau is not None and tableau.stages > 1 and tableau.order > 0
+        return tableau.stages if tableau is not None and tableau.order > 0 else 0
 
     @property
     def has_learned_weights(self) -> bool:
@@ -157,38 +262,6 @@ class DepthChoice:
         if self.function == "layer-output" and self.stages == 1:
             return [(tuple(kinds), False)]
         return groups(self.stepped_scope, kinds)
-
-    def without_unused_options(self) -> DepthChoice:
-        """Return a copy in which every option that this scheme ignores has its default."""
-        return self._with_defaults(set(OPTIONS_BY_USE) - self.uses)
-
-    def without_options_of(self, others: Iterable[DepthChoice]) -> DepthChoice:
-        """Return a copy in which every option that this scheme ignores, but another choice uses, has its default."""
-        return self._with_defaults(set().union(*(other.uses for other in others)) - self.uses)
-
-    @property
-    def uses(self) -> set[str]:
-        """Keys of ``OPTIONS_BY_USE`` whose options this scheme reads."""
-        used = {
-            "stage weights": self.has_stage_weights,
-            "stages": self.stages > 1,
-            "steps": isinstance(self.rule, ButcherTableau) or self.rule is not None and self.rule.normalizes_step,
-            "lstm": self.is_lstm,
-        }
-        return {use for use, is_used in used.items() if is_used}
-
-    def _with_defaults(self, uses: Iterable[str]) -> DepthChoice:
-        options = [option for use in uses for option in OPTIONS_BY_USE[use]]
-        return replace(self, **{option: getattr(DepthChoice(), option) for option in options})
-
-
-# Options that only some schemes read, by what these schemes have.
-OPTIONS_BY_USE = {
-    "stage weights": ("coefficients", "gate_sum", "gate_start", "share_coefficients"),
-    "stages": ("stage_parameters", "middle_layers"),
-    "steps": ("normalize_step",),
-    "lstm": ("lstm",),
-}
 
 
 def learns_weights(scheme: str, coefficients: str) -> bool:

@@ -24,7 +24,7 @@ Later code of the authors' toolkit (hfxunlp/transformer) merges in another way, 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,7 @@ from torch.nn.functional import layer_norm, relu
 
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.nn.linear import linear
+from ode_transformer.nn.options import Choice, option
 from ode_transformer.nn.sublayers import FeedForward
 from ode_transformer.numerics import Field, Scheme, module_of_block, reserve_scheme_name
 
@@ -45,21 +46,27 @@ FIRST_CELLS = ("zero", "learned", "embedding")
 
 
 @dataclass(frozen=True)
-class LSTMChoice:
-    """Options of a depth-wise LSTM; the defaults are the paper's (Tables 2-4).
+class LSTMChoice(Choice):
+    """Options of a depth-wise LSTM; the defaults are the paper's (Tables 2-4)."""
 
-    :param hidden: one of ``HIDDEN``: hidden computation by a network of two layers, or of one
-    :param merge: one of ``MERGES``: combination of the attentions of a layer, with o' or without
-    :param share: one of ``SHARES``: parameters that all layers of a stack share: gates, gates and hidden, or none
-    :param first_cell: one of ``FIRST_CELLS``: cell below the first layer
-    :param forget_bias: initial bias of the forget gate's normalisation
-    """
+    flag_prefix: ClassVar[str] = "dlstm-"
 
-    hidden: str = "ffn"
-    merge: str = "add"
-    share: str = "gates"
-    first_cell: str = "zero"
-    forget_bias: float = 0.0
+    hidden: str = option(
+        "ffn", "hidden computation by a network of two layers, or of one", values=lambda: HIDDEN, remembered=False
+    )
+    merge: str = option(
+        "add", "how the attentions of a layer become the LSTM's input", values=lambda: MERGES, fixed=True
+    )
+    share: str = option(
+        "gates",
+        "what layers share: the gates, gates and hidden state, or nothing",
+        values=lambda: SHARES,
+        remembered=False,
+    )
+    first_cell: str = option("zero", "the cell below the first layer", values=lambda: FIRST_CELLS, fixed=True)
+    forget_bias: float = option(
+        0.0, "initial bias of the forget gate; above 0 the gate starts open", another=1.0, remembered=False
+    )
 
     def inputs(self, attentions: int) -> int:
         """Return the number of vectors in v."""

@@ -6,9 +6,9 @@ from ode_transformer.numerics.coefficients import (
     GATE_SUMS,
     GATES,
     LEARNED,
+    PROJECTED,
     STEP_LENGTHS,
     build_coefficients,
-    coefficients_refusal,
 )
 from ode_transformer.numerics.predictor_corrector import mean_weights
 from ode_transformer.numerics.recurrences import RECURRENCES, Recurrence, register_recurrence

@@ -213,28 +213,9 @@ COEFFICIENTS: dict[str, Callable[..., nn.Module]] = {
 GATES = ("gate", "normalised-gate")
 GATE_SUMS = ("one", "stages")
 GATE_STARTS = ("scheme", "xavier")
-_PROJECTED = (*GATES, "sigmoid", "tanh")
+PROJECTED = (*GATES, "sigmoid", "tanh")
 STEP_LENGTHS = ("scalar", "vector")  # weigh a single stage, too
-LEARNED = (*STEP_LENGTHS, "ema", "ema-vector", *_PROJECTED)
-
-
-def coefficients_refusal(
-    name: str, tableau: ButcherTableau, gate_sum: str = "one", gate_start: str = "scheme"
-) -> str | None:
-    """Return in one line why the coefficients ``name`` cannot weigh the stages of ``tableau``; None if they can."""
-    if gate_sum != "one" and name not in GATES:
-        return f"coefficients '{name}' have no gate whose weights could sum to '{gate_sum}'"
-    if gate_start != "scheme" and name not in _PROJECTED:
-        return f"coefficients '{name}' read no increments: gate start 'scheme' is all they take"
-    if name == "tableau":
-        return None
-    if tableau.stages < 2 and name not in STEP_LENGTHS:
-        return f"coefficients '{name}' weigh at least two stages; scheme '{tableau.name}' has one"
-    if tableau.order == 0:
-        return f"scheme '{tableau.name}' applies the layer repeatedly and has no weights to choose"
-    if name in _PROJECTED and not all(0 < b < 1 for b in tableau.b):
-        return f"coefficients '{name}' start from weights between 0 and 1; scheme '{tableau.name}' has {tableau.b}"
-    return None
+LEARNED = (*STEP_LENGTHS, "ema", "ema-vector", *PROJECTED)
 
 
 def build_coefficients(
@@ -244,12 +225,8 @@ def build_coefficients(
 
     :param gate_sum: one of ``GATE_SUMS``, the sum of a gate's weights
     :param gate_start: one of ``GATE_STARTS``, where the W of weights that read the increments starts
-    :raises ValueError: with the reason, if they cannot weigh these stages
     """
-    reason = coefficients_refusal(name, tableau, gate_sum, gate_start)
-    if reason is not None:
-        raise ValueError(reason)
-    options = {"start": gate_start} if name in _PROJECTED else {}
+    options = {"start": gate_start} if name in PROJECTED else {}
     if name in GATES:
         options["sum_of_weights"] = gate_sum
     return COEFFICIENTS[name](tableau, dim, **options)

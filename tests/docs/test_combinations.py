@@ -14,12 +14,12 @@ KNOWN = {  # row, column: whether they go together
     ("`repeat`", "`scalar`"): False,
     ("`leapfrog`", "`gate`"): False,
     ("function `layer-output`", "several (`rk4`)"): True,
-    ("no pre-norm, `increment`", "one stage (`euler`)"): False,  # LN(y + F(y)) has no increment F
+    ("normalize before `False`", "one stage (`euler`)"): False,  # LN(y + F(y)) has no increment F
     ("history `dlcl`", "several, learned"): True,
     ("history `dlcl`", "`leapfrog`, `multistep`, `dlcl-increments`"): False,  # they read earlier layers themselves
-    ("relative positions, values alone", "several (`rk4`)"): False,
-    ("separate stage parameters", "one stage (`euler`)"): False,
-    ("LayerDrop", "one stage (`euler`)"): False,
+    ("relative values", "several (`rk4`)"): False,
+    ("stage parameters `separate`", "one stage (`euler`)"): False,
+    ("layerdrop `0.1`", "one stage (`euler`)"): False,
     ("hidden `linear`", "`dlstm`"): True,
 }
 

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,9 @@ from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 from ode_transformer.export import ctranslate2_folder, huggingface_folder
-from ode_transformer.export.ctranslate2_folder import refusal, stack_refusal
+from ode_transformer.export.ctranslate2_folder import refusal
 from ode_transformer.export.huggingface_folder import model_options
 from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.nn import AttentionChoice, DepthChoice
 
 NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
 EULER = ("--arch", "ode_transformer_euler_tiny")
@@ -125,19 +123,6 @@ def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: 
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, ["data", *map(str, (*SMALL, *flags))])
     assert f"{refusal(build_from_options(args, 30), args)}".startswith(problem)
-
-
-@dataclass(frozen=True)
-class OtherAttention(AttentionChoice):
-    """An attention with a further option, as CONTRIBUTING adds one."""
-
-    temperature: float = 1.0
-
-
-def test_an_option_that_the_export_does_not_know_is_refused() -> None:
-    assert stack_refusal(DepthChoice(attention=OtherAttention(8)), "encoder") is None
-    problem = stack_refusal(DepthChoice(attention=OtherAttention(8, temperature=2.0)), "encoder")
-    assert problem == "--temperature 2.0, only 1.0"
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])

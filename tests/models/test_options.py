@@ -1,7 +1,6 @@
 """What the command line can say: architectures, refused combinations, and no option that is silently ignored."""
 
 from argparse import Namespace
-from types import SimpleNamespace
 
 import pytest
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
@@ -15,9 +14,7 @@ from fairseq.tasks.translation import TranslationTask
 from models_for_tests import small_model
 
 from ode_transformer.models.architectures import SCHEME_OPTIONS
-from ode_transformer.models.depth_options import DEPTH_DEFAULTS, UNSUPPORTED_OPTIONS, check_task
-from ode_transformer.models.depth_stack import depth_choice
-from ode_transformer.nn import DepthChoice
+from ode_transformer.models.depth_options import UNSUPPORTED_OPTIONS, check_task
 from ode_transformer.support.errors import OptionError
 
 SCHEMES = {  # scheme, coefficients, whether layers share them, layer history of the encoder
@@ -79,24 +76,27 @@ def test_what_is_not_carried_out_is_refused(name: str, arch: str) -> None:
         ({"ode_coefficients": "gate"}, "--encoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
         (
             {"arch": "ode_transformer_pcformer_tiny", "ode_coefficients": "tableau"},
-            "nothing to share: pass --no-ode-share-coefficients",
+            "only with learned coefficients; pass --no-ode-share-coefficients",
         ),
         ({"post_norm": True, "encoder_normalize_before": True}, "--post-norm and --encoder-normalize-before"),
         ({"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm", "post_norm": True}, "--post-norm: the layers"),
         ({"decoder_ode_scheme": "multistep", "encoder_layer_history": "none"}, "--decoder-layer-history none for a"),
-        ({"encoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "--dlstm-merge concat joins attentions of decoder"),
-        ({"value_residual": "mean", "encoder_layers": 1, "decoder_layers": 1}, "--value-residual mean: a stack of one"),
+        ({"encoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "--dlstm-merge concat joins the two attentions"),
+        (
+            {"value_residual": "mean", "encoder_layers": 1, "decoder_layers": 1},
+            "--value-residual: a stack of one",
+        ),
         ({"arch": "reformer", "value_residual": "mean"}, "--value-residual adds values along one text"),
-        ({"ode_middle_layers": 3, "encoder_ode_scheme": "rk2"}, "3 middle layers of a stack of 2"),
+        ({"ode_middle_layers": 3, "encoder_ode_scheme": "rk2"}, "--ode-middle-layers 3: the encoder has 2 layers"),
         ({"encoder_attention_heads": 3}, "--encoder-attention-heads 3: the heads have to divide the width 16"),
         ({"encoder_layers": 0}, "--encoder-layers 0: a stack has at least one layer"),
         ({"dropout": 1.5}, "--dropout 1.5: a fraction from 0"),
         ({"arch": "reformer", "encoder_embed_dim": 8}, "--joint-combination add: source and target have widths 8 and"),
         ({"arch": "reformer", "layer_splitting": "strang"}, "--layer-splitting strang is not defined for joint layers"),
         ({"arch": "reformer", "encoder_layers": 0, "encoder_ode_scheme": "rk2"}, "without a PreNet"),
-        ({"arch": LANGUAGE_MODEL, "decoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "joins two attentions"),
+        ({"arch": LANGUAGE_MODEL, "decoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "joins the two attentions"),
         (
-            {"arch": BERT, "layer_norm_without_affine": True, "encoder_ode_scheme": "dlstm"},
+            {"arch": "ode_bert_base", "layer_norm_without_affine": True, "encoder_ode_scheme": "dlstm"},
             "--layer-norm-without-affine: --encoder-ode-scheme dlstm",
         ),
         ({"arch": BERT, "encoder_ffn_embed_dim": 25}, "--encoder-ffn-embed-dim 25 is divided between .* even"),
@@ -108,23 +108,6 @@ def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> Non
     with pytest.raises(OptionError, match=reason) as raised:  # ends fairseq-train with this line and status 1
         small_model(**options)
     assert "\n" not in str(raised.value)
-
-
-def test_one_stack_with_stages_is_enough_for_coefficients() -> None:
-    model = small_model(decoder_ode_scheme="rk2", ode_coefficients="gate")
-    names = [name for name, _ in model.named_parameters() if ".scheme.scheme.coefficients." in name]
-    assert {name.split(".")[0] for name in names} == {"decoder"}
-    for scheme in ("repeat", "polynet"):  # which have no weights to choose
-        gated = small_model(encoder_ode_scheme="rk2", decoder_ode_scheme=scheme, ode_coefficients="gate")
-        assert not [name for name, _ in gated.decoder.named_parameters() if "coefficients" in name]
-
-
-def test_the_defaults_are_those_of_the_choice_and_a_step_size_is_a_float() -> None:
-    stack = SimpleNamespace(ode_scheme="euler", layer_history="none", normalize_before=True, layerdrop=None)
-    options = DEPTH_DEFAULTS | {"max_relative_positions": 0, "encoder": stack}
-    assert depth_choice(SimpleNamespace(**options), "encoder") == DepthChoice()
-    choice = depth_choice(SimpleNamespace(**options | {"ode_step_size": 2}), "encoder")
-    assert (choice, type(choice.step_size)) == (DepthChoice(step_size=2.0), float)
 
 
 TASKS = {

@@ -2,8 +2,9 @@
 
 import itertools
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ode_transformer.models import ODELanguageModel, depth_stack, reformer_stacks
 from ode_transformer.models.architectures import complete_transformer_options
-from ode_transformer.models.depth_options import check_model_options
+from ode_transformer.models.depth_options import read_model_options
 from ode_transformer.models.language_model import UNSUPPORTED_LM_OPTIONS
 from ode_transformer.models.layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel
@@ -22,105 +23,85 @@ from ode_transformer.models.reformer import ReformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS
 from ode_transformer.nn import (
     COMBINATIONS,
-    FIRST_CELLS,
     FUNCTIONS,
-    HIDDEN,
     HISTORIES,
     MERGES,
     REDUCTIONS,
-    SCOPES,
-    SHARES,
-    STAGE_PARAMETERS,
-    VALUE_RESIDUALS,
+    STACKS,
+    DepthChoice,
     WordDropout,
     depth_schemes,
 )
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, SPLITTINGS
+from ode_transformer.numerics import RECURRENCES
 
 CORRECTED = [name for name, entry in RECURRENCES.items() if entry.predictor is not None]
 OTHER_RECURRENCES = [name for name in RECURRENCES if name not in CORRECTED]
 
-AXES = {
-    "encoder_ode_scheme": ["euler", "rk2", "midpoint", "rk4", "repeat"],
-    "decoder_ode_scheme": ["euler", "rk2", "kutta3"],
-    "ode_coefficients": [name for name in COEFFICIENTS if not name.startswith("ema")],
-    "ode_share_coefficients": [False, True],
-    "ode_function": FUNCTIONS,
-    "ode_function_scope": SCOPES,
-    "ode_steps": [1, 2],
-    "ode_step_size": [1.0, 2.0],
-    "ode_stage_parameters": STAGE_PARAMETERS,
-    "encoder_layer_history": HISTORIES,
-    "decoder_layer_history": HISTORIES,
-    "max_relative_positions": [0, 3],
-    "relative_values": [False, True],
-    "post_norm": [False, True],
-    "layer_splitting": list(SPLITTINGS),
-}
-# With these a depth-wise LSTM goes together: in both stacks, or beside residual layers.
-LSTM_AXES = {
-    "encoder_ode_scheme": ["dlstm", "euler", "rk2"],
-    "decoder_ode_scheme": ["dlstm", "euler"],
-    "ode_coefficients": ["tableau", "gate"],
-    "encoder_layer_history": HISTORIES,
-    "decoder_layer_history": HISTORIES,
-    "encoder_normalize_before": [False, True],
-    "decoder_normalize_before": [False, True],
-    "max_relative_positions": [0, 3],
-    "relative_values": [False, True],
-    "dlstm_hidden": HIDDEN,
-    "dlstm_merge": MERGES,
-    "dlstm_share": SHARES,
-    "dlstm_first_cell": FIRST_CELLS,
-}
+# LayerDrop is always refused, the bias of a gate is a start, and pre-norm has an axis of its own.
+EXEMPT = {"layerdrop", "forget_bias", "normalize_before"}
 
 
+def axes(encoder: list[str], decoder: list[str], names: Iterable[str], **others: Sequence[Any]) -> dict[str, Any]:
+    """Return schemes of the stacks, and the values of the options ``names``; ``others`` replace some."""
+    found: dict[str, Sequence[Any]] = {"encoder_ode_scheme": encoder, "decoder_ode_scheme": decoder}
+    for name in names:
+        option = OPTIONS[name]
+        for stack in STACKS if option.own_flag_only else ("",):
+            found[option.dest(stack)] = option.samples()
+    return found | others
+
+
+OPTIONS = DepthChoice.options()
+LSTM_PARTS = {name for name, option in OPTIONS.items() if option.part == "lstm"} - EXEMPT
+ATTENTION = [name for name, option in OPTIONS.items() if option.part == "attention"]
+POST_NORM = {"post_norm": [False, True]}
+NORMS = {"encoder_normalize_before": [True, False], "decoder_normalize_before": [True, False]}
+AXES = axes(
+    ["euler", "rk2", "midpoint", "rk4", "repeat"],
+    ["euler", "rk2", "kutta3"],
+    [name for name in OPTIONS if name not in {"scheme", *LSTM_PARTS, *EXEMPT}],
+    **POST_NORM,
+)
+# A depth-wise LSTM in both stacks, or beside residual layers.
+LSTM_AXES = axes(
+    ["euler", "dlstm", "rk2"],
+    ["euler", "dlstm"],
+    ["coefficients", "history", *ATTENTION, *sorted(LSTM_PARTS)],
+    **NORMS,
+    ode_coefficients=["tableau", "gate"],
+)
 # Recurrences over depth: all of them in the decoder, where every evaluation has a cache, beside some in the encoder.
-RECURRENCE_AXES = {
-    "encoder_ode_scheme": ["euler", "multistep", "polynet"],
-    "decoder_ode_scheme": ["euler", *OTHER_RECURRENCES],
-    "ode_normalize_step": [False, True],
-    "ode_function_scope": SCOPES,
-    "ode_stage_parameters": STAGE_PARAMETERS,
-    "encoder_layer_history": HISTORIES,
-    "decoder_layer_history": HISTORIES,
-    "max_relative_positions": [0, 3],
-    "layer_splitting": list(SPLITTINGS),
-}
-
+RECURRENCE_AXES = axes(
+    ["euler", "multistep", "polynet"],
+    ["euler", *OTHER_RECURRENCES],
+    ["normalize_step", "scope", "stage_parameters", "history", "max_relative_positions", "splitting"],
+)
 # Predictors and correctors in the decoder, beside what else may be evaluated several times in the encoder.
-CORRECTION_AXES = {
-    "encoder_ode_scheme": ["rk4", "repeat", "pcformer4"],
-    "decoder_ode_scheme": CORRECTED,
-    "ode_coefficients": ["tableau", "ema", "ema-vector"],
-    "ode_function_scope": ["san+ffn", "san/ffn"],
-    "ode_middle_layers": [0, 1],
-    "value_residual": VALUE_RESIDUALS,
-    "encoder_layer_history": ["none"],
-    "decoder_layer_history": ["none"],
-}
-
+CORRECTION_AXES = axes(
+    ["rk4", "repeat", "pcformer4"],
+    CORRECTED,
+    ["middle_layers", "value_residual"],
+    ode_coefficients=["tableau", "ema", "ema-vector"],
+    ode_function_scope=["san+ffn", "san/ffn"],
+    encoder_layer_history=["none"],
+    decoder_layer_history=["none"],
+)
 # A grid's layers are stepped as all others: here are the options that meet its axes.
-JOINT_AXES = {
-    "encoder_ode_scheme": ["euler", "rk2"],
-    "decoder_ode_scheme": ["euler", "rk2", "kutta3"],
-    "ode_coefficients": ["tableau", "gate"],
-    "ode_function_scope": SCOPES,
-    "decoder_layer_history": HISTORIES,
-    "max_relative_positions": [0, 3],
-    "relative_values": [False, True],
-    "post_norm": [False, True],
-    "ode_function": FUNCTIONS,
-    "encoder_layers": [0, 2],
-    "joint_input": JOINT_INPUTS,
-    "joint_combination": COMBINATIONS,
-    "joint_reduction": REDUCTIONS,
-    "joint_dropout": JOINT_DROPOUTS,
-    "max_joint_cells": [0, 30],  # of the examples' pairs the largest has 30 cells
-}
-
-
+JOINT_AXES = axes(
+    ["euler", "rk2"],
+    ["euler", "rk2", "kutta3"],
+    ["scope", "function", *ATTENTION],
+    **POST_NORM,
+    ode_coefficients=["tableau", "gate"],
+    decoder_layer_history=HISTORIES,
+    encoder_layers=[2, 0],
+    joint_input=JOINT_INPUTS,
+    joint_combination=COMBINATIONS,
+    joint_reduction=REDUCTIONS,
+    joint_dropout=JOINT_DROPOUTS,
+    max_joint_cells=[0, 30],  # of the examples' pairs the largest has 30 cells
+)
 LANGUAGE_MODEL = "ode_transformer_lm_euler"
 LANGUAGE_MODEL_AXES = {
     "decoder_ode_scheme": ["euler", "rk2", "repeat", "dlstm"],
@@ -132,23 +113,23 @@ LANGUAGE_MODEL_AXES = {
 }
 
 
-def allowed(check: Callable[[Namespace], None], parts: dict) -> bool:
+def allowed(read: Callable[[Namespace], Any], parts: dict) -> bool:
     args = Namespace(**parts)
     complete_transformer_options(args)
     try:
-        check(args)
+        read(args)
     except ValueError:
         return False
     return True
 
 
-check_language_model = partial(check_model_options, stacks=ODELanguageModel.stacks, unsupported=UNSUPPORTED_LM_OPTIONS)
+read_language_model = partial(read_model_options, stacks=ODELanguageModel.stacks, unsupported=UNSUPPORTED_LM_OPTIONS)
 COVERS = [  # the options besides, the axes, and their combinations
-    (arch, axes, pairwise(axes, partial(allowed, check)))
-    for arch, axes, check in (
-        *(({}, axes, ODETransformerModel.check) for axes in (AXES, LSTM_AXES, RECURRENCE_AXES, CORRECTION_AXES)),
-        ({"arch": "reformer"}, JOINT_AXES, ReformerModel.check),
-        ({"arch": LANGUAGE_MODEL}, LANGUAGE_MODEL_AXES, check_language_model),
+    (arch, axes, pairwise(axes, partial(allowed, read)))
+    for arch, axes, read in (
+        *(({}, axes, ODETransformerModel.read_options) for axes in (AXES, LSTM_AXES, RECURRENCE_AXES, CORRECTION_AXES)),
+        ({"arch": "reformer"}, JOINT_AXES, ReformerModel.read_options),
+        ({"arch": LANGUAGE_MODEL}, LANGUAGE_MODEL_AXES, read_language_model),
     )
 ]
 PARTS = [arch | parts for arch, _, cover in COVERS for parts in cover]
@@ -171,6 +152,13 @@ def test_refusals_leave_nearly_every_pair_of_options() -> None:
     for _, axes, cover in COVERS:
         possible = sum(len(one) * len(other) for one, other in itertools.combinations(axes.values(), 2))
         assert len(set().union(*map(pairs, cover))) > 0.9 * possible, list(axes)
+
+
+def test_every_option_meets_the_others() -> None:
+    """Nobody would test an option without an axis."""
+    met = {name for parts in PARTS for name in parts}
+    dests = {name: {option.dest(stack) for stack in ("", *STACKS)} for name, option in OPTIONS.items()}
+    assert [name for name in OPTIONS if not dests[name] & met] == ["layerdrop", "forget_bias"]
 
 
 def shared_model(parts):

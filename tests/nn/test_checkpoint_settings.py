@@ -1,8 +1,18 @@
 """Settings that a checkpoint remembers: which other settings its parameters can serve."""
 
-import pytest
+from contextlib import nullcontext
 
-from ode_transformer.nn import DepthChoice, LSTMChoice, SettingsChange, checkpoint_settings, settings_change
+import pytest
+import torch
+
+from ode_transformer.nn import (
+    CheckpointSettings,
+    DepthChoice,
+    LSTMChoice,
+    SettingsChange,
+    checkpoint_settings,
+    settings_change,
+)
 
 RESIDUAL = DepthChoice()
 SEPARATE = DepthChoice("rk4", stage_parameters="separate")
@@ -43,11 +53,11 @@ def test_equal_settings(trained: DepthChoice, model: DepthChoice) -> None:
         (GATE, DepthChoice("rk2", "gate", steps=2), "steps 1", COEFFICIENTS),
         *((learned, RESIDUAL, f"scheme {learned.scheme}", COEFFICIENTS) for learned in LEARNED),
         *((RESIDUAL, learned, "scheme euler", COEFFICIENTS) for learned in LEARNED),
-        (DepthChoice("rk4"), SEPARATE, "stage parameters shared", "belong to the stages"),
+        (DepthChoice("rk4"), SEPARATE, "stage parameters shared", "belong to the stage parameters"),
         (SEPARATE, DepthChoice("rk38", stage_parameters="separate"), "scheme rk4", "belong to the stages"),
-        (DepthChoice("dlstm"), DepthChoice("dlstm", lstm=EMBEDDED), "zero", "belong to its first cell"),
+        (DepthChoice("dlstm"), DepthChoice("dlstm", lstm=EMBEDDED), "zero", "belong to the first cell"),
         (DepthChoice("dlstm"), RESIDUAL, "scheme dlstm", "have different parameters"),
-        (RESIDUAL, DepthChoice(splitting="strang"), "lie-trotter", "another splitting have other sub-layers"),
+        (RESIDUAL, DepthChoice(splitting="strang"), "lie-trotter", "belong to the splitting"),
     ],
 )
 def test_changes_and_what_parameters_do_not_allow(
@@ -57,3 +67,34 @@ def test_changes_and_what_parameters_do_not_allow(
     assert change is not None
     assert description in change.description
     assert obstacle in change.obstacle if obstacle else change.obstacle is None
+
+
+PLAIN = "function=increment scope=san+ffn steps=1 stage_parameters=shared splitting=lie-trotter"
+
+
+@pytest.mark.parametrize(
+    ("line", "choice", "message"),
+    [
+        (f"scheme=heun coefficients=gate {PLAIN} gate_sum=stages", DepthChoice("rk2", "gate", gate_sum="stages"), ""),
+        (f"scheme=heun coefficients=gate {PLAIN}", DepthChoice("rk2", "gate", gate_sum="stages"), "gate sum one"),
+        (
+            f"scheme=dlstm coefficients=tableau {PLAIN} first_cell=learned input=residual",
+            DepthChoice("dlstm", lstm=LSTMChoice(merge="residual", first_cell="learned")),
+            "",
+        ),
+        (
+            f"scheme=dlstm coefficients=tableau {PLAIN} first_cell=zero",
+            DepthChoice("dlstm", lstm=LSTMChoice(merge="concat")),
+            "",
+        ),
+        (
+            f"scheme=iiet coefficients=tableau {PLAIN} iterations=2",
+            DepthChoice("iiet"),
+            "iterations 2; .* no longer",
+        ),
+    ],
+)
+def test_settings_of_version_0_2(line: str, choice: DepthChoice, message: str) -> None:
+    settings, state = CheckpointSettings("encoder", choice, True, {}), torch.tensor(list(line.encode()))
+    with pytest.raises(ValueError, match=message) if message else nullcontext():
+        settings.set_extra_state(state)

@@ -1,6 +1,6 @@
 """The scheme of a stack: every combination of options is built and stepped, or refused with its reason."""
 
-import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -8,22 +8,15 @@ from cover_for_tests import pairwise
 from torch import nn
 
 from ode_transformer.nn import (
-    FUNCTIONS,
-    HISTORIES,
-    SCOPES,
-    STAGE_PARAMETERS,
     DepthChoice,
     Layer,
     LayerHistory,
     SubLayer,
     SubLayerKind,
     build_scheme,
-    refusal,
 )
 from ode_transformer.numerics import (
     COEFFICIENTS,
-    GATE_STARTS,
-    GATE_SUMS,
     GATES,
     RECURRENCES,
     TABLEAUS,
@@ -33,48 +26,44 @@ from ode_transformer.numerics import (
 DIM = 4
 EXACT = {"rtol": 1e-13, "atol": 1e-13}  # double precision, and no constant of less
 KINDS = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
-NUMERICS = [
-    DepthChoice(tableau.name, coefficients, share, steps=2)
-    for tableau, coefficients, share in itertools.product(TABLEAUS, COEFFICIENTS, (False, True))
-]
 
 
 def field(y: torch.Tensor) -> torch.Tensor:
     return 0.5 * torch.tanh(y)
 
 
-def test_exactly_these_combinations_of_numerics_are_refused() -> None:
-    nothing_to_share = {c for c in NUMERICS if c.share_coefficients and c.coefficients in ("tableau", "ones")}
-    assert all(refusal(c) for c in nothing_to_share)
-    refused = {(c.scheme, c.coefficients) for c in NUMERICS if refusal(c) and c not in nothing_to_share}
-    others = [name for name in COEFFICIENTS if name != "tableau"]
-    lengths = ("scalar", "vector")
-    one_stage = {(t.name, name) for t in TABLEAUS for name in others if t.stages == 1 and name not in lengths}
-    repeats = {(t.name, name) for t in TABLEAUS for name in others if t.order == 0}
-    zero_weight = {(t.name, name) for t in TABLEAUS for name in (*GATES, "sigmoid", "tanh") if 0 in t.b}
+def goes_together(parts: dict[str, Any]) -> bool:
+    try:
+        DepthChoice(**parts)
+    except ValueError:
+        return False
+    return True
+
+
+def test_exactly_these_coefficients_are_refused() -> None:
+    pairs = {(tableau.name, name) for tableau in TABLEAUS for name in COEFFICIENTS if name != "tableau"}
+    refused = {pair for pair in pairs if not goes_together({"scheme": pair[0], "coefficients": pair[1]})}
+    tableaus, lengths = {tableau.name: tableau for tableau in TABLEAUS}, ("scalar", "vector")
+    one_stage = {(t, name) for t, name in pairs if tableaus[t].stages == 1 and name not in lengths}
+    repeats = {(t, name) for t, name in pairs if tableaus[t].order == 0}
+    zero_weight = {(t, name) for t, name in pairs if 0 in tableaus[t].b and name in (*GATES, "sigmoid", "tanh")}
     assert refused == one_stage | repeats | zero_weight
     assert {("euler", "gate"), ("euler", "ones"), ("midpoint", "gate"), ("repeat", "ones")} <= refused
 
 
+# Options of the layers themselves, which test_properties combines, or with a test of their own below.
+ELSEWHERE = {"layerdrop", "middle_layers", "splitting", "value_residual"}
 AXES = {
+    name: option.samples()
+    for name, option in DepthChoice.options().items()
+    if not option.part and name not in ELSEWHERE
+} | {
     "scheme": [
         *(t.name for t in TABLEAUS),
         *(name for name, entry in RECURRENCES.items() if entry.predictor is None),
-    ],
-    "coefficients": list(COEFFICIENTS),
-    "share_coefficients": [False, True],
-    "gate_sum": GATE_SUMS,
-    "gate_start": GATE_STARTS,
-    "function": FUNCTIONS,
-    "scope": SCOPES,
-    "steps": [1, 3],
-    "step_size": [1.0, 2.0],
-    "normalize_step": [False, True],
-    "stage_parameters": STAGE_PARAMETERS,
-    "history": HISTORIES,
-    "normalize_before": [True, False],
+    ]
 }
-COVER = [DepthChoice(**parts) for parts in pairwise(AXES, lambda parts: refusal(DepthChoice(**parts)) is None)]
+COVER = [DepthChoice(**parts) for parts in pairwise(AXES, goes_together)]
 
 
 def build_layer(choice: DepthChoice) -> Layer:

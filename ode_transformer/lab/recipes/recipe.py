@@ -281,10 +281,12 @@ class Recipe(YamlSection):
 
 
 def size_flags(size: Flags, arch: str) -> Flags:
-    """Return the flags of a recipe's size that an architecture has; the coefficients of its stages are its own."""
+    """Return the flags of a recipe's size that an architecture has; what only some schemes use is its own."""
     from ode_transformer.models.model_from_options import model_flags
+    from ode_transformer.nn import DepthChoice
 
-    names = {name for action in model_flags(arch) for name in action.option_strings} - {"--ode-coefficients"}
+    names = {name for action in model_flags(arch) for name in action.option_strings}
+    names -= {f"--{option.flag}" for option in DepthChoice.options().values() if option.needs}
     return {name: value for name, value in size.items() if f"--{name}" in names}
 
 

@@ -1,0 +1,109 @@
+"""Options: a field of a choice says once all that there is to say of it.
+
+From the fields come the flags and their checks, the settings that a checkpoint remembers, what an exported folder can
+hold, docs/flags.md, docs/combinations.md and the axes of the property tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any, ClassVar, Self
+
+
+def by_all(choice: Any) -> int:
+    """Let every stack read an option."""
+    return 1
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field says of itself.
+
+    :param help: meaning of the flag
+    :param values: returns the allowed values, to which plugins add; None for a switch or a number
+    :param another: a number beside the default, for tests and tables
+    :param interval: positive, non-negative or any: the allowed numbers
+    :param flag: name of the flag; by default the field's, after the prefix of its choice
+    :param own_flag_only: each stack has a flag, but there is no short one for both
+    :param fairseqs: fairseq declares the flag
+    :param read_by: returns 0 if a choice has no use for the option. The short flag sets the stacks with the greatest
+        number. It looks only at fields that stand before its own
+    :param needs: what a choice that reads the option has
+    :param remembered: the option changes what parameters compute, but not their shapes: checkpoints remember it
+    :param fixed: parameters are of no use with another value
+    :param exported: an exported folder can hold a model with any value
+    """
+
+    help: str
+    values: Callable[[], Sequence[str]] | None = None
+    another: Any = True
+    interval: str = "any"
+    flag: str = ""
+    own_flag_only: bool = False
+    fairseqs: bool = False
+    read_by: Callable[[Any], int] = by_all
+    needs: str = ""
+    remembered: bool = True
+    fixed: bool = False
+    exported: bool = False
+    # Set by ``Choice.options``: name and default of the field, and the part of the choice that it belongs to.
+    name: str = ""
+    default: Any = None
+    part: str = ""
+
+    @property
+    def words(self) -> str:
+        """Name of the option in a sentence."""
+        return self.name.replace("_", " ")
+
+    def dest(self, stack: str = "") -> str:
+        """Return the name in the parsed options of a stack's flag, or of the short one."""
+        return (f"{stack}_{self.flag}" if stack else self.flag).replace("-", "_")
+
+    def samples(self) -> tuple[Any, ...]:
+        """Return values for tests and tables, the default first."""
+        others = [self.another] if self.values is None else self.values()
+        return (self.default, *(value for value in others if value != self.default))
+
+
+def option(default: Any, help: str, **more: Any) -> Any:
+    """Declare a field of a choice; the parameters are those of :class:`Option`."""
+    return field(default=default, metadata={"option": Option(help, **more)})
+
+
+class Choice:
+    """Base of the dataclasses whose fields are options, or parts: choices that hold options in turn."""
+
+    flag_prefix: ClassVar[str] = ""
+
+    @classmethod
+    @cache
+    def options(cls) -> dict[str, Option]:
+        """Return all options by name, those of parts too."""
+        options: dict[str, Option] = {}
+        for entry in fields(cls):  # type: ignore[arg-type]
+            declared, name = entry.metadata["option"], entry.name
+            if isinstance(entry.default, Choice):
+                for inner in entry.default.options().values():
+                    reader = inner if inner.needs else declared
+                    options[inner.name] = replace(inner, part=name, read_by=reader.read_by, needs=reader.needs)
+            else:
+                flag = declared.flag or cls.flag_prefix + name.replace("_", "-")
+                options[name] = replace(declared, name=name, default=entry.default, flag=flag)
+        return options
+
+    def value(self, option: Option) -> Any:
+        """Return the value of an option."""
+        return getattr(getattr(self, option.part) if option.part else self, option.name)
+
+    def with_value(self, option: Option, value: Any) -> Self:
+        """Return a copy with another value of an option."""
+        return replace(self, **self.change(option, value))  # type: ignore[type-var]
+
+    def change(self, option: Option, value: Any) -> dict[str, Any]:
+        """Return the field that gives an option another value, by name."""
+        if not option.part:
+            return {option.name: value}
+        return {option.part: replace(getattr(self, option.part), **{option.name: value})}

@@ -1,0 +1,110 @@
+"""Flags of depth: one rule for two stacks, and an option that is declared in one place."""
+
+import argparse
+from dataclasses import dataclass
+
+import pytest
+from generator.flags import flag_row
+from models_for_tests import small_model
+
+from ode_transformer.export.ctranslate2_folder import stack_refusal
+from ode_transformer.models import flags
+from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.nn import STACKS, DepthChoice, option
+from ode_transformer.support.errors import OptionError
+
+GATE = {"ode_coefficients": "gate"}
+RK2 = {"encoder_ode_scheme": "rk2", "decoder_ode_scheme": "rk2"}
+
+
+def values(name: str, **options: object) -> list[object]:
+    """Return an option of the encoder's choice and of the decoder's."""
+    choices = flags.read_choices(argparse.Namespace(**options), STACKS)
+    return [choice.value(choice.options()[name]) for choice in choices.values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("coefficients", {**RK2, **GATE}, ["gate", "gate"]),
+        ("coefficients", {**RK2, **GATE, "decoder_ode_coefficients": "ones"}, ["gate", "ones"]),
+        ("coefficients", {**RK2, **GATE, "encoder_ode_coefficients": "tableau"}, ["tableau", "gate"]),
+        ("coefficients", {"encoder_ode_scheme": "rk2", **GATE, "decoder_ode_scheme": "euler"}, ["gate", "tableau"]),
+        ("coefficients", {"encoder_ode_scheme": "rk2", **GATE, "decoder_ode_scheme": "leapfrog"}, ["gate", "tableau"]),
+        ("coefficients", {"encoder_ode_scheme": "rk2", **GATE, "decoder_ode_scheme": "rk4"}, ["gate", "gate"]),
+        # The lengths of steps of one stage, but not beside a stack of several.
+        ("coefficients", {"ode_coefficients": "scalar"}, ["scalar", "scalar"]),
+        ("coefficients", {"encoder_ode_scheme": "rk2", "ode_coefficients": "scalar"}, ["scalar", "tableau"]),
+        ("stage_parameters", {"decoder_ode_scheme": "rk4", "ode_stage_parameters": "separate"}, ["shared", "separate"]),
+        ("first_cell", {"encoder_ode_scheme": "dlstm", "dlstm_first_cell": "learned"}, ["learned", "zero"]),
+        ("function", {"encoder_ode_scheme": "leapfrog", "ode_function": "layer-output"}, ["increment", "layer-output"]),
+        ("normalize_step", {"ode_normalize_step": True, "encoder_ode_normalize_step": False}, [False, True]),
+        ("max_relative_positions", {"max_relative_positions": 8, "decoder_max_relative_positions": 0}, [8, 0]),
+        ("step_size", {"ode_step_size": 2}, [2.0, 2.0]),  # Python code may give a whole number
+    ],
+)  # fmt: skip
+def test_a_short_flag_is_for_the_stacks_that_use_it_and_a_stacks_own_flag_comes_first(
+    name: str, options: dict, expected: list
+) -> None:
+    found = values(name, **options)
+    assert found == expected
+    assert [type(value) for value in found] == [type(value) for value in expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"encoder_ode_scheme": "leapfrog", "decoder_ode_scheme": "dlstm", "ode_coefficients": "gate"},
+            "--ode-coefficients gate: only with a scheme whose stages have weights; pass --ode-coefficients tableau",
+        ),
+        (GATE, "--encoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
+        (
+            {**RK2, "ode_share_coefficients": True},
+            "--ode-share-coefficients: only with learned coefficients; pass --no",
+        ),
+        (
+            {"encoder_ode_scheme": "rk4", "decoder_ode_middle_layers": 2},
+            "--decoder-ode-middle-layers 2: only with a",
+        ),
+        ({"dlstm_hidden": "linear"}, "--dlstm-hidden linear: only with scheme dlstm; pass --dlstm-hidden ffn"),
+        ({"relative_values": True}, "--relative-values: only with a clip distance .* pass --no-relative-values"),
+        (
+            {"decoder_ode_scheme": "multistep", "decoder_layer_history": "dlcl"},
+            "--decoder-layer-history none for a de",
+        ),
+    ],
+)
+def test_a_flag_that_no_stack_can_use_is_refused(options: dict, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        values("scheme", **options)
+
+
+@dataclass(frozen=True)
+class Louder(DepthChoice):
+    loud: bool = option(False, "made up", read_by=lambda c: c.stages > 1, needs="a scheme of several stages")
+
+
+def test_a_made_up_option_is_declared_in_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags, default, checks, settings in checkpoints, limits of the export, page and axis follow from the field."""
+    plain = small_model(encoder_ode_scheme="rk2").state_dict()
+    monkeypatch.setattr(flags, "DepthChoice", Louder)
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    ODETransformerModel.add_args(parser)
+    given = parser.parse_args(["--encoder-ode-scheme", "rk2", "--ode-loud", "--no-decoder-ode-loud"])
+    assert (given.ode_loud, given.decoder_ode_loud) == (True, False)
+    model = small_model(**vars(given))
+    assert (model.encoder.choice.loud, model.decoder.choice.loud) == (True, False)
+    for options, message in (
+        ({"ode_loud": True}, "--ode-loud: only with a scheme of several stages; pass --no-ode-loud"),
+        ({"decoder_ode_loud": True}, "--decoder-ode-loud: only with a scheme of several stages, not with euler"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            small_model(**options)
+    with pytest.raises(ValueError, match="encoder: trained with loud True; this model has loud False"):
+        small_model(encoder_ode_scheme="rk2").load_state_dict(model.state_dict())
+    small_model(encoder_ode_scheme="rk2").load_state_dict(plain)  # of a time without the option
+    assert "--ode-loud True, only False" in str(stack_refusal(model.encoder.choice, "encoder"))
+    action = next(action for action in parser._actions if action.dest == "ode_loud")
+    assert flag_row(action, {"arch": {"ode_loud": False}}) == ("`--ode-loud`", "", "off", "made up")
+    assert Louder.options()["loud"].samples() == (False, True)
