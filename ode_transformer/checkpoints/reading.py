@@ -28,6 +28,7 @@ from ode_transformer.support.files import atomic_write
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 MAX_TENSORS, MAX_SETTINGS = 30_000, 10_000  # of a file, those of the optimizer included; bytes of a stack's settings
+_REFUSED = r"GLOBAL (\S+) (?:was not an allowed|whose module)|Unsupported class (\S+)"  # of torch's messages
 _DISK_ERRORS = (errno.EIO, errno.ESTALE)  # damaged files raise others
 # Files beside a model and the options that name them, as in fairseq's from_pretrained.
 _FILES_BESIDE = {
