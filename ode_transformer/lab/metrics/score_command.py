@@ -20,6 +20,7 @@ from ode_transformer.lab.metrics.significance import (
     SEED,
     BootstrapResult,
     Comparison,
+    SentenceStatistics,
     compare_systems,
     mean_text,
     paired_bootstrap,
@@ -175,6 +176,13 @@ def parse_recorded(command: Sequence[object]) -> argparse.Namespace:
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
         return parser.parse_args([str(word) for word in command[2:]])
     raise UserError(f"not a command of ode-transformer score: {' '.join(map(str, command))}")
+
+
+def read_statistics(score_command: Sequence[object]) -> SentenceStatistics:
+    """Return the statistics of the sentences that a command ``ode-transformer score`` of one metric scores."""
+    args = parse_recorded(score_command)
+    (hypotheses, settings), (metric,) = read_systems(args)[0], args.metric
+    return METRICS[metric].sentence_statistics(hypotheses, settings)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from ode_transformer import __version__
 from ode_transformer.lab.metrics.metric import Score
+from ode_transformer.lab.metrics.registry import METRICS
+from ode_transformer.lab.metrics.score_command import read_statistics
+from ode_transformer.lab.metrics.significance import drawn_scores, paired_difference
 from ode_transformer.lab.recipes import machine, run_experiment
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.needs import describe_needs
@@ -192,11 +195,29 @@ def reproduce_table(
     measured = [(plans[title][0], list(scores[title].values())) for title in plans if title in scores]
     if measured and not options.dry_run:
         print(f"\n{published_table(measured)}")
+        if len(measured) == 2:  # as a paper marks one with a dagger
+            print_paired_test({title: plans[title][2] for title in plans if title in scores})
     end = command.index("--") if "--" in command else len(command)
     for title in (title for title in plans if title not in scores):
         print(f"\nfailed: {title}\n+ {shlex.join([*command[:end], '--systems', title, *command[end:]])}")
     if failures:
         raise UserError(f"{len(failures)} of {len(plans)} systems failed; the first: {failures[0]}")
+
+
+def print_paired_test(systems: Mapping[str, Sequence[Experiment]]) -> None:
+    """Print the test of two systems over the sentences of their first test set, if a score follows from sentences.
+
+    :param systems: the runs of each, by its title
+    """
+    (experiment, *_), _ = systems.values()
+    split = next((split for split in experiment.recipe.sets if split != "valid"), None)
+    scoring = next((scoring for scoring in experiment.recipe.score if METRICS[scoring.metric].statistics), None)
+    if split is not None and scoring is not None:
+        first, second = (
+            drawn_scores([read_statistics(run.score_command(scoring, split)) for run in runs])
+            for runs in systems.values()
+        )
+        print(f"\n{' − '.join(systems)}: {scoring.names[0]} {paired_difference(first, second)}")
 
 
 def write_report(folder: Path, inputs: Sequence[Path], threads: int | None = None) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ode_transformer.lab.metrics.registry import METRICS
-from ode_transformer.lab.metrics.score_command import parse_recorded, read_systems
+from ode_transformer.lab.metrics.score_command import read_statistics
 from ode_transformer.lab.metrics.significance import (
     SAMPLES,
     PairedDifference,
@@ -107,10 +107,3 @@ def sentence_readers(runs: StudyRuns) -> dict[str, StatisticsReader]:
         for scoring in recipe.score
         if METRICS[scoring.metric].statistics
     }
-
-
-def read_statistics(score_command: Sequence[object]) -> SentenceStatistics:
-    """Return the statistics of the sentences that a command ``ode-transformer score`` of one metric scores."""
-    args = parse_recorded(score_command)
-    (hypotheses, settings), (metric,) = read_systems(args)[0], args.metric
-    return METRICS[metric].sentence_statistics(hypotheses, settings)

@@ -7,7 +7,7 @@ import pytest
 
 from ode_transformer.cli import main
 from ode_transformer.lab.metrics.metric import Score
-from ode_transformer.lab.recipes import workflow
+from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.workflow import table_systems
 from ode_transformer.support.errors import UserError
@@ -42,7 +42,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
     monkeypatch.chdir(tmp_path)
 
-    def train(experiment: Experiment, options: object) -> None:
+    def train(experiment: Experiment) -> None:
         calls.append(experiment.folder.name)
         experiment.checkpoints.mkdir(parents=True, exist_ok=True)
         (experiment.checkpoints / "checkpoint_last.pt").touch()
@@ -52,7 +52,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
-    monkeypatch.setattr(workflow, "train", train)
+    monkeypatch.setattr(run_experiment, "train", train)
     monkeypatch.setattr(
         workflow, "evaluate", lambda *_: {"Perplexity valid": Score("Perplexity valid", 120.0, "s", "", 1)}
     )
@@ -78,3 +78,22 @@ def test_checkpoints_go_on_demand_once_a_run_is_evaluated(trained: list[str], tm
     for words, kept in (([], 1), (["--model-only"], 0)):
         assert main(["reproduce", "ptb", "--gpus", "0", *words]) == 0
         assert len(list(tmp_path.rglob("*.pt"))) == kept
+
+
+def test_two_systems_are_compared_over_sentences(
+    trained: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Xu et al. (2020) mark a score that is better than the Transformer's."""
+
+    def evaluate(experiment: Experiment, options: object) -> dict[str, Score]:
+        experiment.data.corpus.mkdir(parents=True, exist_ok=True)
+        (experiment.data.corpus / "test.de").write_text("a b c d e\n" * 20)
+        words = "a b c d e" if "dlstm" in experiment.folder.name else "a b c d f"
+        lines = [f"T-{n}\ta b c d e\nH-{n}\t-1\t{words}\nD-{n}\t-1\t{words}\n" for n in range(20)]
+        experiment.decode_log("test").write_text("".join(lines))
+        return {"BLEU": Score("BLEU", 1.0, "s", "", 20)}
+
+    monkeypatch.setattr(workflow, "evaluate", evaluate)
+    table = ["--table", "Xu et al. 2020, Table 1", "--systems", "*, base*"]
+    assert main(["reproduce", "wmt14_en_de", "--gpus", "0", *table]) == 0
+    assert "depth-wise LSTM, base − Transformer, base (xu_2020): BLEU +33.13 [" in capsys.readouterr().out
