@@ -172,10 +172,17 @@ class MeasuredSystem:
     :param options: options of fairseq; they replace the common sizes
     :param fused: train with ``fused_adam`` and ``fused_label_smoothed_cross_entropy``
     :param graphs: decode by CUDA graphs
+    :param recorded: train by CUDA graphs, from the second step on
     """
 
     def __init__(
-        self, arch: str, options: dict[str, Any], setting: Setting, fused: bool = False, graphs: bool = False
+        self,
+        arch: str,
+        options: dict[str, Any],
+        setting: Setting,
+        fused: bool = False,
+        graphs: bool = False,
+        recorded: bool = False,
     ) -> None:
         torch.manual_seed(setting.seed)
         self.arch, self.fused, self.graphs = arch, fused, graphs
@@ -195,6 +202,7 @@ class MeasuredSystem:
         self.batch = make_batch(setting, dictionary)
         criterion = FusedCriterion if fused else LabelSmoothedCrossEntropyCriterion
         self.criterion = criterion(self.task, sentence_avg=False, label_smoothing=0.1)
+        self.recorded = self.criterion.cuda_graphs = recorded
 
     @property
     def parameters(self) -> int:

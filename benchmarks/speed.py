@@ -52,7 +52,7 @@ def measure_systems(
 
     def build(name: str) -> MeasuredSystem:
         chosen = SYSTEMS[name]
-        system = MeasuredSystem(chosen.arch, chosen.options, setting, chosen.fused, chosen.graphs)
+        system = MeasuredSystem(chosen.arch, chosen.options, setting, chosen.fused, chosen.graphs, chosen.recorded)
         if chosen.export is not None:
             system = CTranslate2System(chosen.arch, chosen.options, setting, chosen.export)
         results[name]["parameters"] = system.parameters
@@ -62,6 +62,8 @@ def measure_systems(
         _progress(f"memory of {name}")
         results[name]["held"], results[name]["peak"] = build(name).memory()
         gc.collect()
+    if any(SYSTEMS[name].recorded for name in results):
+        warmup = max(warmup, 2)  # a step is recorded when its shape comes the second time
     turns = {
         kind: [name for name in results if kind in SYSTEMS[name].measures]
         for kind in ("train", "decode")  # in this order: a model prepared for decoding cannot be trained
@@ -69,7 +71,7 @@ def measure_systems(
     }
     built = {name: build(name) for name in results if any(name in turn for turn in turns.values())}
     for name in turns.get("train", ()):
-        if not SYSTEMS[name].options.get("compile"):
+        if not SYSTEMS[name].options.get("compile") and not SYSTEMS[name].recorded:
             results[name]["operations"] = built[name].operations()
     for kind, turn in turns.items():
         for name in turn if kind == "decode" else ():
@@ -83,7 +85,7 @@ def measure_systems(
                 for key, value in seconds.items() if number >= warmup else ():
                     results[name].setdefault(key, []).append(value)
         for name in turn if kind == "train" else ():
-            if not SYSTEMS[name].options.get("compile"):
+            if not SYSTEMS[name].options.get("compile") and not SYSTEMS[name].recorded:
                 results[name]["kernels"] = built[name].kernels()
     return results
 

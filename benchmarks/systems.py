@@ -16,6 +16,7 @@ class System:
         --quantization``; None for PyTorch
     :param int8: decodes with its linear maps in int8, as ``ode-transformer translate --int8`` does
     :param graphs: decodes by CUDA graphs, as ``ode-transformer translate`` does
+    :param recorded: trains by CUDA graphs, as ``--cuda-graphs`` of fairseq-train does
     :param fused: trains with ``fused_adam`` and ``fused_label_smoothed_cross_entropy``, as recipes do
     """
 
@@ -26,6 +27,7 @@ class System:
     fused: bool = True
     int8: bool = False
     graphs: bool = False
+    recorded: bool = False
 
 
 def _fairseq(layers: int) -> System:
@@ -76,6 +78,10 @@ SYSTEMS: dict[str, System] = {
         for name in ("euler", "rk2", "rk4")
     },
     **{
+        f"{name}-6-recorded": replace(_ode_transformer(6, name), measures=("train",), recorded=True)
+        for name in ("euler", "rk2", "rk4")
+    },
+    **{
         f"{name}-6-graphs": replace(_ode_transformer(6, name), measures=("decode",), graphs=True)
         for name in ("euler", "rk2", "rk4")
     },
@@ -96,7 +102,8 @@ COMPARISONS = {
         *("rk2-3/fairseq-3", "euler-6/fairseq-6", "euler-6-plain/fairseq-6", "euler-6/euler-6-unfused"),
         *("rk2-6/fairseq-12", "rk2-gate-6/fairseq-12", "rk4-6/fairseq-24", "euler-24/fairseq-24"),
         *("euler-6-compiled/fairseq-6", "rk2-6-compiled/fairseq-12", "rk4-6-compiled/fairseq-24"),
-        *("rk2-6/euler-6", "rk2-6/euler-12", "rk2-gate-6/euler-12", "rk4-6/euler-24"),
+        *("euler-6-recorded/fairseq-6", "rk2-6-recorded/fairseq-12", "rk4-6-recorded/fairseq-24"),
+        *("euler-6-recorded/euler-6", "rk2-6/euler-6", "rk2-6/euler-12", "rk2-gate-6/euler-12", "rk4-6/euler-24"),
         *("rk4-6-recompute/rk4-6", "dlstm-6/euler-6-plain", "reformer-fast-5/fairseq-6"),
         *(f"{name}-6/euler-6-plain" for name in _STEPS),
     ),

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import measuring
 import pytest
@@ -152,7 +153,7 @@ def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     class Recorder:
         parameters = 0
 
-        def __init__(self, arch: str, options: dict, setting: measuring.Setting, fused: bool, graphs: bool) -> None:
+        def __init__(self, arch: str, options: dict[str, Any], *_: Any) -> None:
             self.name = f"{arch} {options['encoder_layers']}"
 
         def operations(self) -> int:

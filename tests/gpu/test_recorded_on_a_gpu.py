@@ -1,0 +1,93 @@
+"""What only a GPU shows: CUDA graphs of training steps, and the launches of an update."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.optim import OPTIMIZER_REGISTRY
+from models_for_tests import small_model
+from recorded_steps import DROPOUT, SYSTEMS, build_criterion, gradients_of, sample_for
+from torch.profiler import ProfilerActivity, profile
+
+from ode_transformer.graphs import recording
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def on_gpu(sample: dict[str, Any]) -> dict[str, Any]:
+    net_input = {name: x.cuda() for name, x in sample["net_input"].items()}
+    return sample | {"net_input": net_input, "target": sample["target"].cuda()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name not in ("recomputed", "divided_reformer")])
+def test_a_replay_has_loss_and_gradients_of_an_unrecorded_step_with_dropout(name: str, dtype: torch.dtype) -> None:
+    arch, outcomes = SYSTEMS[name].get("arch", ""), []
+    model = small_model(**SYSTEMS[name], **DROPOUT).to("cuda", dtype).train()
+    for records in (True, False):
+        criterion = build_criterion(arch, cuda_graphs=True)
+        criterion(model, on_gpu(sample_for(arch, 0)))
+        if not records:
+            criterion.recorded.recorder = None
+        for seed in (1, 2, 3):
+            model.zero_grad()
+            torch.manual_seed(seed)
+            loss, _, log = criterion(model, on_gpu(sample_for(arch, seed)))
+            assert log["graph_replays"] == records
+            loss.backward()
+            outcomes.append((loss.detach(), gradients_of(model)))
+    tolerance = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2}[dtype]
+    torch.testing.assert_close(outcomes[:3], outcomes[3:], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["recomputed", "divided_reformer"])
+def test_what_is_computed_again_is_recorded_without_dropout(name: str) -> None:
+    arch = SYSTEMS[name].get("arch", "")
+    model = small_model(**SYSTEMS[name]).float().cuda().train()
+    criterion, sample = build_criterion(arch, cuda_graphs=True), on_gpu(sample_for(arch, 0))
+    losses = [criterion(model, sample) for _ in range(3)]
+    assert losses[-1][2]["graph_replays"] == 1
+    torch.testing.assert_close(losses[-1][0], losses[0][0])
+
+
+def test_random_numbers_survive_a_recording_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            torch.rand(3, device="cuda")
+            raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(recording, "CUDARecording", fail)
+    model = small_model(**DROPOUT).float().cuda().train()
+    criterion, sample = build_criterion("", cuda_graphs=True), on_gpu(sample_for("", 0))
+    losses = []
+    for _ in range(3):
+        torch.manual_seed(1)
+        loss, _, log = criterion(model, sample)
+        losses.append(loss)
+        assert not log["graph_replays"]
+    assert losses[0] == losses[1] == losses[2]
+
+
+def test_an_update_of_the_base_models_size_is_at_most_eight_launches() -> None:
+    cfg = SimpleNamespace(lr=[1e-3], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.0)
+    parameters = [torch.randn(300_000, device="cuda", dtype=torch.float16).requires_grad_() for _ in range(200)]
+    optimizer = OPTIMIZER_REGISTRY["fused_adam"](cfg, parameters)
+
+    def update() -> None:
+        optimizer.multiply_grads(0.5)
+        optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+
+    for parameter, part in zip(parameters, optimizer._gradients.parts, strict=True):
+        parameter.grad = part  # as a recorded training has them
+    update()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        update()
+        torch.cuda.synchronize()
+    kernels = [event for event in profiler.key_averages() if event.device_type.name == "CUDA"]
+    copies = [event.key for event in kernels if "HtoD" in event.key]
+    assert not copies
+    assert sum(event.count for event in kernels if "Mem" not in event.key) <= 8, [(e.key, e.count) for e in kernels]
