@@ -159,5 +159,7 @@ def admitted_state(
         args |= {"criterion": name} | admitted_options(CRITERION_REGISTRY[name], criterion)
     args |= admitted_model(model, any_of_fairseq)
     used = _upgrade_state_dict(dict(state) | {"args": argparse.Namespace(**args), "cfg": None})
-    overwrite_args_by_name(used["cfg"], overrides or {})
+    # OmegaConf would replace the ${x} of a folder's name by the value of x.
+    literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
+    overwrite_args_by_name(used["cfg"], literal)
     return used | {"args": None}

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils, search, utils
 from fairseq.data import bucket_pad_length_dataset, data_utils, iterators
+from fairseq.dataclass import utils as dataclass_utils
 from fairseq.file_io import PathManager
 from fairseq.models import BaseFairseqModel
 from fairseq.models.ema.ema import EMA
@@ -122,6 +123,20 @@ def _load_aligned_words(original: Function, path: str | None) -> dict[str, str] 
 def _keep_existing_path(original: Function, paths: str, *separator: str) -> list[str]:
     """Take a path that exists for one: its name may hold the colon at which fairseq divides several."""
     return [paths] if Path(paths).exists() else original(paths, *separator)
+
+
+@_replace(dataclass_utils, "override_module_args")
+def _keep_dollar_signs(original: Function, args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Take ``${x}`` in a path literally; ``${group.option}`` alone is a default that refers to another option."""
+
+    def literal(value: Any) -> Any:
+        if not isinstance(value, str) or re.fullmatch(r"\$\{\w+\.\w+\}", value):
+            return value
+        return value.replace("${", r"\\\${")  # fairseq resolves it twice
+
+    overrides: tuple[list[str], list[str]]
+    overrides = original(argparse.Namespace(**{name: literal(value) for name, value in vars(args).items()}))
+    return overrides
 
 
 @_replace(FairseqTask, "has_sharded_data")

@@ -96,6 +96,12 @@ def test_a_translation_does_not_depend_on_the_other_lines(
     assert command("".join(texts), *by_length) == b"".join(alone)
 
 
+def test_a_folder_of_any_name(untrained: Path, tmp_path: Path, command: Command) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "a:b,c ${x} ü")
+    assert command("a b\n", "--path", folder / "model.pt") == command("a b\n")
+    assert hub_of(folder / "model.pt").translate("a b") == hub_of(untrained).translate("a b")
+
+
 def test_several_processes_translate_the_same(command: Command, refused, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"{source}\n" for source in SOURCES[:12]) + "\n"
     expected = command(text, "--batch-size", 2, "--processes", 1)
