@@ -8,6 +8,7 @@ import argparse
 import re
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.tasks import TASK_REGISTRY
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
@@ -159,7 +160,16 @@ def admitted_state(
         args |= {"criterion": name} | admitted_options(CRITERION_REGISTRY[name], criterion)
     args |= admitted_model(model, any_of_fairseq)
     used = _upgrade_state_dict(dict(state) | {"args": argparse.Namespace(**args), "cfg": None})
+    _resolve_references(used["cfg"], TASK_DATACLASS_REGISTRY.get(task_name))
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
     overwrite_args_by_name(used["cfg"], literal)
     return used | {"args": None}
+
+
+def _resolve_references(config: Any, task_class: Any) -> None:
+    """Set options of a task that refer to others, such as "${common.tpu}", which fairseq reads as the text, or true."""
+    for field in fields(task_class) if task_class is not None else ():
+        if isinstance(field.default, str) and field.default.startswith("${"):
+            group, _, name = field.default[2:-1].partition(".")
+            config.task[field.name] = config[group][name]
