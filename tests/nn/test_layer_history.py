@@ -61,5 +61,5 @@ def test_gradients(normalize_before: bool) -> None:
 def test_starts_as_the_mean_and_dense_keeps_it() -> None:
     for learned in (True, False):
         for depth in range(LAYERS + 1):
-            assert [w.item() for w in history(learned).weights(depth)] == pytest.approx([1 / (depth + 1)] * (depth + 1))
+            assert [float(w) for w in history(learned).weights(depth)] == pytest.approx([1 / (depth + 1)] * (depth + 1))
     assert "weight" not in history(False).state_dict()
