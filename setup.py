@@ -56,6 +56,7 @@ setup(
     extras_require={
         "experiments": [
             "PyYAML",
+            "httpx2",  # downloads
             "joblib",
             "langid",  # which sentences of Lang-8 are English
             "nltk",  # tokens of Lang-8

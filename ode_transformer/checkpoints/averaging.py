@@ -54,7 +54,7 @@ def last_checkpoints(directory: Path, count: int, by: str = "epoch", until: int 
             paths = [last]
         if not paths:
             raise UserError(shortfall)
-        print_progress(f"warning: {shortfall}")
+        print_progress(f"warning: {shortfall}; averaged: {', '.join(path.name for path in paths)}")
     return paths[-count:]
 
 

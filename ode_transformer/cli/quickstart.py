@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument(
-        "--minutes", type=positive_float, metavar="M", help="minutes of training, without preparation and decoding"
+        "--minutes", type=positive_float, metavar="M", help="train for M minutes, instead of a fixed number of updates"
     )
     limit.add_argument(
         "--measure-at",

@@ -36,6 +36,7 @@ def load_trained_model(
     if task_name not in (*_TRANSLATION, *(("language_modeling",) if language_model else ())):
         kinds = "translation or language_modeling" if language_model else "translation"
         raise UserError(f"{path}: a model of the task {task_name}, not of {kinds}")
+    hint = f" (the training read {saved['data']})" if saved.get("data") else ""
     languages = {"source_lang": source, "target_lang": target}
     overrides = {"data": str(data)} | {side: language for side, language in languages.items() if language}
     if scheme is not None:
@@ -50,8 +51,12 @@ def load_trained_model(
             warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
             model, options, task = build_model(path, state, overrides)
     except FileNotFoundError as error:
-        hint = f" (the training read {saved['data']})" if saved.get("data") else ""
         raise UserError(f"{error.filename}: missing, a dictionary of {path}: give its folder as DATA{hint}") from error
+    except UserError as error:
+        if "Could not infer language pair" not in str(error):
+            raise
+        folder = f"ode-transformer translate DATA --path {path}{hint}"
+        raise UserError(f"{data}: no dictionaries of {path}; name their folder: {folder}") from error
     return model.eval(), options, task
 
 

@@ -28,7 +28,12 @@ from ode_transformer.support.console import ProgressMeter, print_progress, print
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
-from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
+from ode_transformer.support.subword_models import (
+    SUBWORD_MODELS,
+    SubwordEncoder,
+    choose_subword_model,
+    find_subword_model,
+)
 
 BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with more threads
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
@@ -111,6 +116,7 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
     """Load a model with the options of :func:`add_model_arguments`, and its subword encoder."""
     import torch
 
+    from ode_transformer.decoding.binarised import joined_pieces
     from ode_transformer.decoding.trained_model import load_hub
 
     torch.manual_seed(args.seed)
@@ -133,8 +139,14 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
         from ode_transformer.nn.int8 import convert_to_int8
 
         convert_to_int8(hub.models[0])
-    if subword_model := choose_subword_model(args.bpe, args.bpe_model, path.parent):
+    folder, kinds = path.parent, [args.bpe] if args.bpe in SUBWORD_MODELS else tuple(SUBWORD_MODELS)
+    if args.data and args.bpe != "none" and not args.bpe_model and not find_subword_model(folder, kinds):
+        folder = args.data
+    if subword_model := choose_subword_model(args.bpe, args.bpe_model, folder):
         hub.bpe = SubwordEncoder(*subword_model)
+    elif args.bpe is None and (marks := joined_pieces(hub.task, None)):
+        text = f"the dictionary has pieces ({marks.strip()}), and {folder} no subword model to divide the text"
+        print_progress(f"warning: {text}: --bpe and --bpe-model name one, --bpe none says that it is divided")
     return hub.half() if args.fp16 else hub
 
 

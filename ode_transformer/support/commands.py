@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -104,10 +105,7 @@ def run(
         with subprocess.Popen(
             arguments, stdout=file, stderr=subprocess.STDOUT, env=environment, preexec_fn=end_with_parent
         ) as process:
-            if progress is None:
-                process.wait()
-            else:
-                _follow(process, written, progress)
+            _follow(process, written, progress or (lambda line: None), Path(command[0]).name)
     if process.returncode != 0:
         raise UserError(f"{command[0]} failed, see {log}: {last_line(log)}")
 
@@ -142,12 +140,20 @@ def end_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _follow(process: subprocess.Popen[bytes], log: TextIO, progress: Callable[[str], None]) -> None:
-    """Call ``progress`` with every line that a process adds to its log, until it ends."""
-    line_start, ended = "", False
+def _follow(process: subprocess.Popen[bytes], log: TextIO, progress: Callable[[str], None], name: str) -> None:
+    """Call ``progress`` with every line that a process adds to its log, until it ends.
+
+    As long as nothing is printed by that, a line now and then says that the process works.
+    """
+    line_start, ended, printed, start = "", False, console.printed, time.monotonic()
+    next_report = start + console.SILENCE
     while not ended:
         with suppress(TimeoutExpired):
             process.wait(LOG_INTERVAL)
+        if console.printed == printed and (now := time.monotonic()) >= next_report:
+            next_report = now + console.SILENCE
+            console.print_progress(f"  {name} works: {now - start:.0f} seconds")
+            printed = console.printed
         ended = process.returncode is not None  # before the log is read, which is complete then
         *lines, line_start = (line_start + log.read()).split("\n")
         for line in lines:

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import TextIO, TypeVar
 
 REPORT_INTERVAL = 5.0  # seconds between two lines of progress
+SILENCE = 15.0  # seconds after which a command that prints nothing is said to work
 
+
+printed = 0  # texts so far
 
 # File of the whole commands while the output is compact; None otherwise.
 _COMMAND_LOG: ContextVar[Path | None] = ContextVar("command log", default=None)
@@ -46,6 +49,8 @@ def print_text(text: object, end: str = "\n", file: TextIO | None = None) -> Non
 
     :param file: standard output by default
     """
+    global printed
+    printed += 1
     safe = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in str(text))
     print(safe, end=end, file=file, flush=True)
 

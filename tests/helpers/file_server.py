@@ -23,6 +23,8 @@ class FileServer:
 
     :param files: content by name; every other name is answered by 404
     :param ranges: answer requests for a range of bytes
+    :param shift: bytes by which it answers another range than it was asked for
+    :param versions: send the ETag of the content
     :param cuts: bytes after which the connection ends, for each of the next answers; None: the answer is complete
     :param hangs: keep the connection open, without a byte, where it would be cut
     :param types: Content-Type by name
@@ -31,6 +33,8 @@ class FileServer:
 
     files: dict[str, bytes] = field(default_factory=dict)
     ranges: bool = True
+    shift: int = 0
+    versions: bool = True
     cuts: list[int | None] = field(default_factory=list)
     hangs: bool = False
     types: dict[str, str] = field(default_factory=dict)
@@ -54,8 +58,10 @@ def serving() -> Iterator[FileServer]:
                 self.send_error(404)
                 return
             content, start = server.files[name], 0
-            if (match := re.fullmatch(r"bytes=(\d+)-", byte_range)) and server.ranges:
-                start = int(match[1])
+            etag = f'"{hashlib.sha256(content).hexdigest()}"'
+            same = self.headers.get("If-Range") == etag
+            if (match := re.fullmatch(r"bytes=(\d+)-", byte_range)) and server.ranges and same:
+                start = int(match[1]) + server.shift
                 if start >= len(content):
                     self.send_response(416)
                     self.send_header("Content-Range", f"bytes */{len(content)}")
@@ -67,6 +73,8 @@ def serving() -> Iterator[FileServer]:
             else:
                 self.send_response(200)
             self.send_header("Content-Length", str(len(content) - start))
+            if server.versions:
+                self.send_header("ETag", etag)
             if name in server.types:
                 self.send_header("Content-Type", server.types[name])
             self.end_headers()

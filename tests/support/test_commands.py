@@ -1,3 +1,4 @@
+import re
 import signal
 import subprocess
 import sys
@@ -6,7 +7,7 @@ from pathlib import Path
 import pytest
 from ended_processes import wait_for_end
 
-from ode_transformer.support import commands
+from ode_transformer.support import commands, console
 from ode_transformer.support.console import compact_output, print_heading
 
 
@@ -57,6 +58,17 @@ def test_the_user_decides_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyP
         commands.run(python("import os; print(os.environ['OMP_NUM_THREADS'])"), tmp_path / "log", threads=1)
         assert (tmp_path / "log").read_text() == f"{threads}\n"
         monkeypatch.setenv("OMP_NUM_THREADS", "2")
+
+
+def test_a_silent_command_is_said_to_work_until_something_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "SILENCE", 0.0)
+    commands.run(python("import time; time.sleep(1)"), tmp_path / "log")
+    assert re.match(r"(  python[\d.]* works: \d seconds\n){2}", capsys.readouterr().err)
+    speaks = python("import time; print('  half', flush=True); time.sleep(1)")
+    commands.run(speaks, tmp_path / "log", console.repeat_progress)
+    assert capsys.readouterr().err.endswith("  half\n")
 
 
 def python(code: str) -> list[str]:

@@ -1,34 +1,34 @@
 """Raw files of recipes, from a user's folder or downloaded, with their checksums.
 
 A download lies in its folder under the path that its source names. ``.downloads/PATH/`` has the part that has come so
-far and the record of the verified file; no source can name a path there. A file that was not downloaded is never
-replaced, and a downloaded one only by a complete one.
+far, its version, and the record of the verified file; no source can name a path there. A file that was not downloaded
+is never replaced, and a downloaded one only by a complete one.
 """
 
-import http.client
 import json
 import os
-import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from ode_transformer.lab.corpora.raw_archives import open_texts
 from ode_transformer.lab.corpora.sources import AnySource, Copy, Source
 from ode_transformer.support.console import ProgressMeter, print_progress
-from ode_transformer.support.errors import UserError, did_you_mean
+from ode_transformer.support.errors import UserError, did_you_mean, one_line
 from ode_transformer.support.files import file_digest, file_stamp, lock_directory, write_text
 
 Checksum = tuple[str, str]  # algorithm and value
 
-READ_BYTES = 1 << 20  # in one call
+READ_BYTES = 1 << 20  # of an archive, in one call
 TIMEOUT = 60.0  # seconds until a connection or the next byte must come
 RETRY_PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt while attempts bring nothing
-USER_AGENT = "Mozilla/5.0 (compatible; ode-transformer)"  # some servers refuse Python's own name
-NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
+HEADERS = {
+    "User-Agent": "Mozilla/5.0 (compatible; ode-transformer)",  # some servers refuse the name of a program
+    "Accept-Encoding": "identity",  # the bytes of a compressed answer could not be continued
+}
 
 
 def obtain_files(
@@ -167,79 +167,97 @@ def _download(source: Source, expected: Checksum | None, folder: Path, sources: 
         name = origin.member if isinstance(origin, Copy) else origin
         print_progress(f"{source.file}: {name}")
         try:
-            resumed = part.exists() and expected is not None and not isinstance(origin, Copy)
-            _fetch(origin, part, resumed, folder, sources)
-            digest = file_digest(part, algorithm)
-            if resumed and (algorithm, digest) != expected:  # its parts are of different versions
-                _fetch(origin, part, False, folder, sources)
-                digest = file_digest(part, algorithm)
-        except (UserError, *NETWORK_ERRORS) as error:
-            reasons.append(f"{name}: {error}")
+            if isinstance(origin, Copy):
+                _extract(origin, part, folder, sources)
+            else:
+                transfer(origin, part, source.bytes)
+        except (UserError, httpx2.HTTPError) as error:
+            reasons.append(f"{name}: {one_line(error)}")
             continue
-        size = part.stat().st_size
-        if (expected is None or digest == expected[1]) and source.bytes in (None, size):
+        size, digest = part.stat().st_size, file_digest(part, algorithm)
+        with open(part, "rb") as file:
+            is_packed = file.read(2) == b"\x1f\x8b" and not source.file.endswith(("gz", ".zip"))
+        _version_file(part).unlink(missing_ok=True)
+        if (expected is None or digest == expected[1]) and source.bytes in (None, size) and not is_packed:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(part, path)
             _write_record(path, source, (algorithm, digest), folder, downloaded=True)
+            if source.checksum is None:
+                print_progress(f"{path}: sha256 {digest}; none is published, so compare it with that of other machines")
             return
-        published = expected[1] if expected else f"{source.bytes:,} bytes"
+        published = expected[1] if expected else f"{source.bytes:,} bytes" if source.bytes else "a file without gzip"
         reasons.append(f"{name}: {size:,} bytes with {algorithm} {digest} instead of {published}")
         part.unlink()
     raise UserError(f"{source.file}: cannot be downloaded: {'; '.join(reasons)}; --raw takes a folder that has it")
 
 
-def _fetch(origin: str | Copy, part: Path, resume: bool, folder: Path, sources: Mapping[str, AnySource]) -> None:
-    """Write a file from an address, or from an archive that is downloaded if necessary, to a path.
-
-    :param resume: append what is missing
-    """
-    if not resume:
-        part.unlink(missing_ok=True)
-    if isinstance(origin, str):
-        transfer(origin, part)
-        return
-    archive = obtain_files([origin.source], sources, None, folder)[origin.source]
+def _extract(copy: Copy, part: Path, folder: Path, sources: Mapping[str, AnySource]) -> None:
+    """Write a file from an archive, which is downloaded if necessary."""
+    archive = obtain_files([copy.source], sources, None, folder)[copy.source]
     with open(part, "wb") as file:
-        for _, stream in open_texts(archive, origin.member):
+        for _, stream in open_texts(archive, copy.member):
             while block := stream.read(READ_BYTES):
                 file.write(block)
 
 
-def transfer(url: str, part: Path) -> None:
-    """Append what is missing of the file at an address, in as many attempts as bring bytes.
+def _version_file(part: Path) -> Path:
+    """Return the file with the address of a part and the ETag or date of the version that it is of."""
+    return part.with_suffix(".version")
+
+
+def transfer(url: str, part: Path, limit: int | None = None) -> None:
+    """Download the file at an address, in as many attempts as bring bytes; what has come of the same version stays.
 
     A full disk ends it with the system's own message; the part stays, and the next call continues it.
+
+    :param limit: bytes that the file must not exceed
+    :raises UserError: it does, or the address answers with a page
     """
     failures = 0
     while True:
         size = part.stat().st_size if part.exists() else 0
         try:
-            _attempt(url, part, size)
+            _attempt(url, part, limit)
             return
-        except NETWORK_ERRORS as error:
-            code = error.code if isinstance(error, urllib.error.HTTPError) else 0
-            if code == 416 and size:  # no byte is missing; the checksum decides
-                return
+        except httpx2.HTTPError as error:
+            code = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else 0
+            if code == 416 and _version_file(part).exists():  # it is asked for as a whole
+                _version_file(part).unlink()
+                continue
             failures = 0 if part.exists() and part.stat().st_size > size else failures + 1
             if failures >= len(RETRY_PAUSES) or (400 <= code < 500 and code not in (408, 429)):
                 raise
-            print_progress(f"  {url}: {error}; again in {RETRY_PAUSES[failures]:g} s")
+            print_progress(f"  {url}: {one_line(error)}; again in {RETRY_PAUSES[failures]:g} s")
             time.sleep(RETRY_PAUSES[failures])
 
 
-def _attempt(url: str, part: Path, size: int) -> None:
-    """Request the bytes after the first ``size``; a server that sends all of them starts the part anew."""
-    headers = {"User-Agent": USER_AGENT} | ({"Range": f"bytes={size}-"} if size else {})
-    request = urllib.request.Request(url, headers=headers)
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        if answer.headers.get_content_type() == "text/html":  # the file has moved, or the server asks for a click
+def _attempt(url: str, part: Path, limit: int | None) -> None:
+    """Request what is missing of a part of the same version, else the whole file."""
+    headers, version_file, size = HEADERS, _version_file(part), 0
+    if part.exists() and version_file.exists():
+        address, _, version = version_file.read_text(encoding="utf-8").partition("\n")
+        if address == url:
+            size = part.stat().st_size
+            headers = HEADERS | {"Range": f"bytes={size}-", "If-Range": version}
+    with httpx2.stream("GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True) as answer:
+        answer.raise_for_status()
+        if answer.headers.get("Content-Type", "").startswith("text/html"):  # it has moved, or asks for a click
             raise UserError("answers with a page")
-        with open(part, "ab" if answer.status == 206 else "wb") as file:
-            length = answer.headers.get("Content-Length")
-            total = file.tell() + int(length) if length else None
-            meter = ProgressMeter(url.rpartition("/")[2], total, file.tell())
-            while block := answer.read1(READ_BYTES):
+        if answer.status_code == 206 and not answer.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
+            version_file.unlink(missing_ok=True)
+            raise httpx2.RemoteProtocolError("answers with other bytes than it was asked for")
+        if answer.status_code != 206:
+            size = 0
+            version_file.unlink(missing_ok=True)
+            etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
+            version = date if etag.startswith("W/") or not etag else etag
+            if version and "Content-Encoding" not in answer.headers:
+                write_text(version_file, f"{url}\n{version}")
+        length = answer.headers.get("Content-Length")
+        meter = ProgressMeter(url.rpartition("/")[2], size + int(length) if length else None, size)
+        with open(part, "ab" if size else "wb") as file:
+            for block in answer.iter_bytes():
+                if limit is not None and file.tell() + len(block) > limit:
+                    raise UserError(f"more than the {limit:,} bytes of the file")
                 file.write(block)
                 meter.update(file.tell(), " bytes")
-            if total is not None and file.tell() < total:
-                raise ConnectionError(f"{file.tell():,} bytes came of {total:,}")

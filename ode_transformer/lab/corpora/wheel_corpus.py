@@ -9,8 +9,6 @@ A corpus is a folder of plain UTF-8 text with one example per line; both sides o
 
 import hashlib
 import json
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -70,9 +68,8 @@ def download(requirements: Path, wheels: Path) -> None:
     """
     arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
     with atomic_directory(wheels) as folder:
-        command: list[str | Path] = [sys.executable, "-m", "pip", *arguments, "-r", requirements, "-d", folder]
-        commands.print_command(["pip", *command[3:]])
-        subprocess.run(command, check=True)
+        command: list[str | Path] = ["python", "-m", "pip", *arguments, "-r", requirements, "-d", folder]
+        commands.run(command, wheels.with_name(f"{wheels.name}.log"))
 
 
 @dataclass(frozen=True)

@@ -101,11 +101,6 @@ class Experiment:
         """File of the averaged model."""
         return self.folder / "model" / "model.pt"
 
-    @property
-    def time_limit(self) -> float | None:
-        """Minutes after which the training stops; None if something else ends it."""
-        return self.options.minutes or self.recipe.minutes
-
     def run(
         self, command: Command, log: Path, progress: Callable[[str], None] | None = None, append: bool = False
     ) -> None:
@@ -141,7 +136,7 @@ class Experiment:
 
         Words of the user come after them all, and flags that nobody sets have the architecture's or fairseq's values.
         """
-        recipe, minutes, user_dir = self.recipe, self.time_limit, commands.USER_DIR.get()
+        recipe, minutes, user_dir = self.recipe, self.options.minutes, commands.USER_DIR.get()
         task = {"user-dir": user_dir, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
         log: dict[str, Any] = {"log-format": "json", "log-interval": 100}
         layers = recipe.train_layers
@@ -244,7 +239,7 @@ class Experiment:
             with suppress(UserError):  # a log without reports: no reason to train nothing
                 minutes = max((point.minutes or 0.0 for point in read_log(self.log)), default=0.0)
         warmup = getattr(self.train_settings, "warmup_updates", 0)
-        limit = self.time_limit or math.inf
+        limit = self.options.minutes or math.inf
         return training.TrainingProgress(limit, minutes, self.last_update(), warmup=warmup)
 
     def last_update(self) -> int | None:

@@ -45,8 +45,8 @@ def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
         run = checkpoint * (2 + (first.recipe.average.last or 0))  # the last one and the best one beside the averaged
         all_checkpoints, largest = all_checkpoints + len(experiments) * run, max(largest, run)
         models += len(experiments) * 4 * parameters
-        if first.time_limit:
-            hours += len(experiments) * first.time_limit / 60
+        if first.options.minutes:
+            hours += len(experiments) * first.options.minutes / 60
         elif first.machine.gpus and (updates := first.last_update()):
             training = 3 * operations_of_token(model) * first.batch.tokens * updates  # backward counts twice
             hours += len(experiments) * training / (GPU_SPEED * first.machine.processes) / 3600

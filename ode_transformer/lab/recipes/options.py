@@ -40,7 +40,7 @@ class RunOptions:
     :param workers: processes for the slow parts of preparation
     :param arch: registered architecture; None for the recipe's, in the recipe's size
     :param seeds: one training for each; a seed of None is the recipe's
-    :param minutes: limit of the training time instead of the recipe's
+    :param minutes: limit of the training time
     :param average: number of checkpoints to average instead of the recipe's
     :param gpus: of this machine; None for all, 0 for the CPU
     :param processes: processes that train together on the CPU

@@ -74,7 +74,8 @@ class Quickstart:
         if self.scheme and not recipe.arch.endswith(f"_{self.scheme}_tiny"):
             flags = ("--encoder-ode-scheme", self.scheme, *options.train_flags)  # with its tableau's coefficients
             options = replace(options, train_flags=flags)
-        options = replace(options, minutes=options.minutes or max(self.measure_at, default=recipe.minutes))
+        if minutes := options.minutes or max(self.measure_at, default=None):  # instead of the recipe's updates
+            options = replace(options, minutes=minutes, train_flags=("--max-update", "0", *options.train_flags))
         data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages), f"quickstart_{self.task}")
         (experiment,) = workflow.plan_experiments(recipe, data, options)
         return experiment
@@ -89,10 +90,11 @@ class Quickstart:
         chosen = commands.flags({"task": task, "target": self.target, "output": output, "wheels": options.raw})
         chosen += commands.user_dir_flags()
         again = shlex.join([program, "quickstart", *chosen])
-        minutes = f"{3 * (experiment.time_limit or 0):g}"
-        model = commands.flags({"arch": options.arch, "scheme": self.scheme, "minutes": minutes})
-        train_flags = ["--", *options.train_flags] if options.train_flags else []
-        longer = shlex.join([program, "quickstart", *chosen, *model, *train_flags])
+        model = commands.flags({"arch": options.arch, "scheme": self.scheme})
+        updates = 3 * int(experiment.recipe.train["max-update"])
+        longer = shlex.join(
+            [program, "quickstart", *chosen, *model, "--", *options.train_flags, "--max-update", str(updates)]
+        )
         translate = shlex.join([program, "translate", "--path", str(experiment.model_path), *commands.user_dir_flags()])
         lines = ["== now"]
         lines += [f"  translate a sentence:  echo {shlex.quote(text)} | {translate}" for text in EXAMPLES[self.task]]

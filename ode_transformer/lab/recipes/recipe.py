@@ -123,7 +123,6 @@ class Overrides(YamlSection):
     preparation: str | None = None
     score: list[Scoring] | None = None
     tokens_per_update: Count | None = None
-    minutes: Annotated[float, Field(gt=0)] | None = None
     average: Average | None = None
     train: Flags = {}
     generate: Flags = {}
@@ -137,7 +136,6 @@ class Recipe(YamlSection):
         as in that file
     :param vocabulary: how the text is divided into the pieces that the model reads
     :param tokens_per_update: on all GPUs together, whatever their number; target tokens, or source if these are more
-    :param minutes: limit of the training time, for recipes that stop by the clock
     :param threads: of training and decoding on a CPU, where a second one gains nothing and waits on a busy machine; all
         processors if there is none
     :param average: checkpoints of the decoded model
@@ -161,7 +159,6 @@ class Recipe(YamlSection):
     arch: str
     task: Literal["translation", "language_modeling", "masked_lm"] = "translation"
     tokens_per_update: Count
-    minutes: Annotated[float, Field(gt=0)] | None = None
     threads: Count | None = None
     average: Average
     train: Flags

@@ -175,12 +175,7 @@ def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None, until:
 def _write_model(experiment: Experiment, until: int | None) -> None:
     """Write the recipe's average, or the last or the best checkpoint if the recipe compares them and it is better."""
     log = experiment.folder / "average.log"
-
-    def print_warning(line: str) -> None:
-        if line.startswith("warning: "):
-            print(line, end="", flush=True)
-
-    experiment.run(experiment.average_command(until), log, print_warning)
+    experiment.run(experiment.average_command(until), log)
     if not experiment.recipe.average.compare or until is not None:
         return
     validation = experiment.folder / "validate.log"

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.lab.analysis.training_log import TRAIN, UPDATES, Sample, parse_report, parse_samples
+from ode_transformer.support import console
 from ode_transformer.support.console import print_text, time_left
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write
@@ -186,15 +187,19 @@ class TrainingProgress:
         elif "wall" in report and time.monotonic() - self.last_line >= self.interval:
             self.last_line = time.monotonic()
             self.output.write(f"  {self}\n")
+        console.printed += 1
         self.output.flush()
 
     def __enter__(self) -> TrainingProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        updates, last = self.values.get(UPDATES, math.inf), self.last_update or 0
         if self.values:
             self.output.write("\n" if self.output.isatty() else f"  {self}\n")
-        if (updates := self.values.get(UPDATES, math.inf)) < self.warmup:
+        if updates < last and self.past >= 0.99 * self.minutes:
+            self.output.write(f"stopped by --minutes after {updates:,.0f} of {last:,} updates: {updates / last:.0%}\n")
+        if updates < self.warmup:
             text = f"within its warm-up of {self.warmup} updates: train longer"
             self.output.write(f"warning: training ended at update {updates:.0f}, {text}\n")
         self.output.flush()
@@ -214,7 +219,7 @@ class TrainingProgress:
 
     def __str__(self) -> str:
         values, of_all = self.values, "" if self.last_update is None else f" of {self.last_update:,}"
-        texts = [time_left(self.remaining) if math.isfinite(self.remaining) else ""]
+        texts = [time_left(self.remaining) if 0.05 <= self.remaining < math.inf else ""]
         for name, text in (
             ("num_updates", "update {:,.0f}" + of_all),
             ("wps", "{:,.0f} tokens/s"),

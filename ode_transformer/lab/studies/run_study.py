@@ -162,6 +162,10 @@ def run_study(
     setting_name = setting_name or study.first_setting
     if setting_name not in study.settings:
         raise UserError(f"--setting {setting_name}: the settings of {name} are {', '.join(study.settings)}")
+    if table_only and not any(options.output.glob(f"{study.settings[setting_name].recipe}*/*/train.log")):
+        raise UserError(
+            f"--table: {options.output} has no run of {name} --setting {setting_name}: train without --table"
+        )
     folder = options.output / "studies" / f"{file.stem}-{setting_name}"
     if not options.dry_run:
         claim_results(folder, file)

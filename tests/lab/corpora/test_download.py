@@ -50,25 +50,45 @@ def test_a_cut_connection_is_taken_up_where_it_was_cut(
     assert [byte_range for _, byte_range in server.fetched] == ["", "bytes=40000-", "bytes=70000-"][: 1 + len(cuts)]
 
 
-@pytest.mark.parametrize(("checksum", "content"), [(True, CONTENT), (True, OTHER), (False, CONTENT)])
-def test_a_later_run_goes_on_if_there_is_a_checksum(tmp_path: Path, server: FileServer, checksum: bool, content: bytes):
+@pytest.mark.parametrize(
+    ("content", "faults", "ranges"),
+    [
+        (CONTENT, {}, ["bytes=40000-"]),
+        (OTHER, {}, ["bytes=40000-"]),  # another version answers as a whole
+        (CONTENT, {"versions": False}, [""]),
+        (CONTENT, {"shift": 7}, ["bytes=40000-", ""]),
+    ],
+)
+@pytest.mark.parametrize("checksum", [True, False])
+def test_a_later_run_goes_on_with_the_same_version(
+    tmp_path: Path, server: FileServer, checksum: bool, content: bytes, faults: dict[str, object], ranges: list[str]
+):
     remote = source(server, checksum=checksum)
-    server.cuts = [40_000, 0]
-    with pytest.raises(UserError, match=r"a.tgz: cannot be downloaded: http.*: 40,000 bytes came of 100,000; --raw"):
+    server.cuts, server.versions = [40_000, 0], bool(faults.get("versions", True))
+    with pytest.raises(UserError, match=r"a.tgz: cannot be downloaded: http.*: peer closed connection .*; --raw"):
         fetch(remote, tmp_path)
     assert not (tmp_path / "a.tgz").exists()
     server.fetched.clear()
     server.files["a.tgz"] = content
+    vars(server).update(faults)
     remote = remote.model_copy(update={"sha256": hashlib.sha256(content).hexdigest() if checksum else None})
-    assert fetch(remote, tmp_path).read_bytes() == content
-    ranges = (["bytes=40000-"] if checksum else []) + ([""] if content == OTHER or not checksum else [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(download, "RETRY_PAUSES", (0, 0))
+        assert fetch(remote, tmp_path).read_bytes() == content
     assert [byte_range for _, byte_range in server.fetched] == ranges
+
+
+def test_a_declared_size_limits_what_is_read(tmp_path: Path, server: FileServer) -> None:
+    server.files["a.tgz"] = CONTENT * 100
+    with pytest.raises(UserError, match="a.tgz: more than the 100,000 bytes of the file; --raw"):
+        fetch(source(server), tmp_path)
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.part")) <= len(CONTENT)
 
 
 @pytest.mark.parametrize(
     ("first", "reason"),
     [
-        ("absent.tgz", "HTTP Error 404: Not Found"),
+        ("absent.tgz", "Client error .404 .*"),
         ("wrong.tgz", f"100,000 bytes with sha256 {OTHER_SHA256} instead of {SHA256}"),
         ("page.tgz", "answers with a page"),
     ],
@@ -95,9 +115,12 @@ def test_a_file_that_was_not_downloaded_is_never_replaced(tmp_path: Path, server
     assert mine.read_bytes() == OTHER
 
 
-def test_without_a_published_checksum_the_first_download_is_the_measure(tmp_path: Path, server: FileServer) -> None:
+def test_without_a_published_checksum_the_first_download_is_the_measure(
+    tmp_path: Path, server: FileServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     remote = source(server, checksum=False)
     fetch(remote, tmp_path).unlink()
+    assert f"a.tgz: sha256 {SHA256}; none is published" in capsys.readouterr().err
     server.files |= {"a.tgz": OTHER, "b.tgz": OTHER}
     with pytest.raises(UserError, match=f"100,000 bytes with sha256 {OTHER_SHA256}"):
         fetch(remote, tmp_path)

@@ -27,7 +27,7 @@ def test_defaults() -> None:
     assert experiment.recipe.arch == "ode_transformer_normalized_tiny"
     assert experiment.recipe.train["encoder-layers"] == 1
     assert experiment.recipe.train["ode-coefficients"] == "tableau"
-    assert experiment.time_limit == experiment.recipe.minutes == 5
+    assert (experiment.last_update(), plan(minutes=5).last_update()) == (4100, None)
     assert experiment.folder == Path("quickstart/en-de/ode_transformer_normalized_tiny")
     assert plan(target="fr").folder == Path("quickstart/en-fr/ode_transformer_normalized_tiny")
 

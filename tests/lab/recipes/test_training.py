@@ -116,6 +116,14 @@ def test_the_time_that_is_left_is_at_most_that_to_the_last_update(capsys: pytest
         assert capsys.readouterr().out == f"  {expected} minutes left  update 100 of 1,000  loss 8.25\n"
 
 
+def test_a_training_that_the_clock_ends_says_its_share_of_the_updates(capsys: pytest.CaptureFixture[str]) -> None:
+    for minutes in (1.5, 60.0):
+        with TrainingProgress(minutes, last_update=1000) as progress:
+            progress(inner())
+        share = "stopped by --minutes after 100 of 1,000 updates: 10%\n"
+        assert (share in capsys.readouterr().out) == (minutes == 1.5)
+
+
 def test_a_validation_shows_a_sample_translation(capsys: pytest.CaptureFixture[str]) -> None:
     sample = {"source": "a dog", "reference": "ein Hund", "output": "ein \x1bHund"}
     logged = json.dumps({"updates": 100, "samples": [sample, sample]}, ensure_ascii=False)
