@@ -162,7 +162,8 @@ def run_study(
     setting_name = setting_name or study.first_setting
     if setting_name not in study.settings:
         raise UserError(f"--setting {setting_name}: the settings of {name} are {', '.join(study.settings)}")
-    if table_only and not any(options.output.glob(f"{study.settings[setting_name].recipe}*/*/train.log")):
+    runs_exist = any(options.output.glob(f"{study.settings[setting_name].recipe}*/*/train.log"))
+    if table_only and not options.dry_run and not runs_exist:
         raise UserError(
             f"--table: {options.output} has no run of {name} --setting {setting_name}: train without --table"
         )
