@@ -10,6 +10,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -111,11 +112,11 @@ class PieceVocabulary(YamlSection):
     trainer_options: ClassVar[dict[str, Any]] = {}
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
-        """Learn the pieces from all texts."""
-        prefix = output / "unfinished"
+        """Learn the pieces from all texts; the file depends on them alone, and names no folder or machine."""
+        model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
-            input=[str(text) for text in texts],
-            model_prefix=str(prefix),
+            sentence_iterator=chain.from_iterable(map(iterate_lines, texts)),
+            model_writer=model,
             vocab_size=self.size,
             hard_vocab_limit=not self.fewer,
             character_coverage=1.0,
@@ -123,8 +124,7 @@ class PieceVocabulary(YamlSection):
             minloglevel=2,
             **self.trainer_options,
         )
-        prefix.with_suffix(".vocab").unlink()
-        prefix.with_suffix(".model").rename(output / SENTENCEPIECE_FILE)
+        (output / SENTENCEPIECE_FILE).write_bytes(model.getvalue())
 
     def encoder(self, folder: Path, of_target: bool = False) -> Encoder:
         return partial(divide_lines, "sentencepiece", folder / SENTENCEPIECE_FILE)

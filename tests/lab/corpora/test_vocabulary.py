@@ -1,5 +1,6 @@
 """Vocabularies: every kind gives the text back, and has an error for text that is too small."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ def test_merges_of_each_side_divide_its_own_text(texts: list[Path], tmp_path: Pa
     merges.learn(texts, tmp_path, workers=1)
     assert merges.encoder(tmp_path)(["green GREEN"]) == ["green G@@ R@@ E@@ E@@ N"]
     assert list(encode_text(merges, tmp_path, texts[1], 1, of_target=True)) == texts[1].read_text().splitlines()
+
+
+def test_the_same_text_gives_the_same_bytes_which_name_no_folder(texts: list[Path], tmp_path: Path) -> None:
+    models = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        copies = [shutil.copy(text, tmp_path / name) for text in texts]
+        PieceVocabulary(kind="sentencepiece", size=60, fewer=True).learn(list(map(Path, copies)), tmp_path / name, 1)
+        models.append((tmp_path / name / "sentencepiece.bpe.model").read_bytes())
+    assert models[0] == models[1]
+    assert str(tmp_path).encode() not in models[0]
 
 
 def test_lower_case_pieces_are_learned_of_long_lines_too_and_fewer_than_asked_for(tmp_path: Path) -> None:
