@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from ode_transformer.lab.recipes import series, workflow
+from ode_transformer.lab.recipes import run_experiment, series, workflow
 from ode_transformer.lab.studies import find_study, run_study
 from ode_transformer.lab.studies.run_study import claim_results
 from ode_transformer.lab.studies.study import Row, Setting, StudySystem, Tuning
@@ -19,7 +19,7 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
     calls: list[str] = []
     names, looks = ["locked", "broken", "free", "complete"], [True, True, False]
 
-    def train(experiment: SimpleNamespace, options: object) -> None:
+    def train(experiment: SimpleNamespace) -> None:
         trial = experiment.folder
         calls.append(trial)
         print(f"{trial} trained")
@@ -28,8 +28,8 @@ def test_trials_of_another_process_are_looked_at_again(monkeypatch: pytest.Monke
         if trial == "broken":
             raise UserError("broken")
 
-    monkeypatch.setattr(workflow, "train", train)
-    monkeypatch.setattr(run_study, "is_trained", lambda trial: trial.folder == "complete")
+    monkeypatch.setattr(run_experiment, "train", train)
+    monkeypatch.setattr(run_experiment, "is_trained", lambda trial: trial.folder == "complete")
     monkeypatch.setattr(series, "is_locked", lambda folder: looks.pop(0))
     monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
     waited: list[float] = []
