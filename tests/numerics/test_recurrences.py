@@ -145,7 +145,8 @@ def test_equals_its_formula(name: str, options: dict) -> None:
     y0 = torch.randn(3, 2, DIM, dtype=torch.float64)
     expected = [y0]
     LOOPS[name](scheme, expected, FIELDS)
-    torch.testing.assert_close(integrate(scheme, FIELDS, y0), expected[-1], rtol=1e-13, atol=1e-13)
+    largest = max(1.0, expected[-1].abs().max().item())  # differences of large states leave small elements inexact
+    torch.testing.assert_close(integrate(scheme, FIELDS, y0), expected[-1], rtol=0, atol=1e-13 * largest)
 
 
 @pytest.mark.parametrize("recurrence", RECURRENCES.values(), ids=RECURRENCES)
