@@ -23,11 +23,15 @@ from fairseq import checkpoint_utils, search, utils
 from fairseq.data import bucket_pad_length_dataset, data_utils, iterators
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.file_io import PathManager
+from fairseq.logging import metrics
+from fairseq.logging.meters import MetersDict
 from fairseq.models import BaseFairseqModel
 from fairseq.models.ema.ema import EMA
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.tasks import FairseqTask
+from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationTask
 from fairseq.trainer import Trainer
+from sacrebleu.metrics import BLEU
 from torch import Tensor
 
 from ode_transformer.checkpoints.admission import admitted_state
@@ -292,6 +296,24 @@ def _write_plain_numbers(original: Function, state: dict[str, Any], *arguments: 
     """Write NumPy's numbers in metrics, as of ``--eval-bleu``, as plain ones: PyTorch >= 2.6 refuses others (5603)."""
     plain = {name: plain_numbers(state[name]) for name in ("extra_state", "optimizer_history") if name in state}
     original(state | plain, *arguments, **options)
+
+
+@_replace(TranslationTask, "reduce_metrics")
+def _log_bleu_of_empty_outputs(original: Function, task: TranslationTask, logs: Any, criterion: Any) -> None:
+    """Log the BLEU of a validation without a single output word; fairseq logs none and ends in KeyError: 'bleu'."""
+    original(task, logs, criterion)
+    logs = [log for log in logs if "_bleu_sys_len" in log]
+    if logs and not any(log["_bleu_sys_len"] for log in logs):
+        for name in ("_bleu_counts", "_bleu_totals"):
+            metrics.log_scalar(name, np.zeros(EVAL_BLEU_ORDER, dtype=int))
+        for name in ("_bleu_sys_len", "_bleu_ref_len"):
+            metrics.log_scalar(name, sum(int(log[name]) for log in logs))
+        metrics.log_derived("bleu", _bleu)
+
+
+def _bleu(meters: MetersDict) -> float:
+    sums = [meters[f"_bleu_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")]
+    return round(BLEU.compute_bleu(*(np.asarray(total).astype(int).tolist() for total in sums)).score, 2)
 
 
 # fairseq's checkpoints hold an argparse.Namespace, which PyTorch >= 2.6 refuses (5610).

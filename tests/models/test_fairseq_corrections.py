@@ -11,6 +11,7 @@ import pytest
 import torch
 from commands_for_tests import USER_DIR, lines_of, run
 from fairseq import checkpoint_utils, search, utils
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import (
     Dictionary,
     LanguagePairDataset,
@@ -20,6 +21,7 @@ from fairseq.data import (
     iterators,
 )
 from fairseq.dataclass.configs import EMAConfig
+from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.sequence_generator import SequenceGenerator
@@ -279,3 +281,31 @@ def test_numbers_of_metrics_are_written_as_plain_ones(tmp_path: Path) -> None:
     save.__wrapped__({"model": {}, "extra_state": np.array([None])}, str(tmp_path / "objects.pt"))
     with pytest.raises(UserError, match="refused: it holds O8 of NumPy"):
         load_checkpoint(tmp_path / "objects.pt")
+
+
+def test_bleu_is_logged_where_no_output_has_a_word(pinned: Callable[[Any, str], None]) -> None:
+    task = TranslationTask(TranslationConfig(eval_bleu=True), Dictionary(), Dictionary())
+
+    def log(words: int) -> dict[str, int]:
+        counts = {f"_bleu_{name}_{order}": words for name in ("counts", "totals") for order in range(4)}
+        return {
+            "loss": 1,
+            "ntokens": 4,
+            "sample_size": 1,
+            "nsentences": 1,
+            "_bleu_sys_len": words,
+            "_bleu_ref_len": 4,
+            **counts,
+        }
+
+    def bleu(*validations: int) -> float | None:
+        with metrics.aggregate(new_root=True) as logged:
+            for words in validations:
+                task.reduce_metrics([log(words)], CrossEntropyCriterion(task, False))
+        return logged.get_smoothed_values().get("bleu")
+
+    assert bleu(0) == 0
+    assert bleu(0, 4) == bleu(4, 0) == 36.79  # as short as its half: exp(1 - 2)
+    pinned(TranslationTask, "reduce_metrics")
+    assert bleu(0) is None
+    assert bleu(0, 4) == 100
