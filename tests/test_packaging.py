@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from commands_for_tests import ENVIRONMENT, PAIRS
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from tiny_wheels import make_wheel, pronouncing_dictionary
 
@@ -86,21 +85,6 @@ def test_the_core_imports_without_the_extras(wheel: zipfile.ZipFile) -> None:
     assert "usage: ode-transformer" in done.stdout, done.stderr
     missing = [line for line in done.stderr.splitlines() if "is not installed: pip install" in line]
     assert len(missing) == 1
-
-
-def test_fairseq_is_asked_for_where_it_has_wheels(wheel: zipfile.ZipFile) -> None:
-    (file,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    about = email.message_from_bytes(wheel.read(file))
-    (marker,) = (one.marker for one in map(Requirement, about.get_all("Requires-Dist", [])) if one.name == "ve-fairseq")
-    assert marker is not None
-    platforms = [
-        {"python_version": python, "sys_platform": system, "platform_machine": machine}
-        for python in ("3.11", "3.12", "3.13", "3.14")
-        for system, machine in (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
-    ]
-    asked = [tuple(platform.values()) for platform in platforms if marker.evaluate(platform)]
-    assert asked == [("3.11", "linux", "x86_64"), ("3.12", "linux", "x86_64")]
-    assert all(SpecifierSet(about["Requires-Python"]).contains(platform["python_version"]) for platform in platforms)
 
 
 def test_an_installed_package_has_the_recipes(wheel: zipfile.ZipFile, tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ import dataclasses
 import json
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import measuring
 import pytest
 import speed
 import systems
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 SMALL = ["--dim", "16", "--ffn", "24", "--heads", "2", "--decoder-layers", "1", "--vocabulary", "40"]
 SMALL += ["--sentences", "3", "--source-length", "7", "--target-length", "6"]
@@ -42,21 +41,6 @@ def test_storages_count_once_and_as_long_as_they_live() -> None:
         assert live.bytes == 4000
         del second
         assert (live.bytes, live.peak) == (0, 8000)
-
-
-def test_memory_of_a_network_that_can_be_counted_by_hand() -> None:
-    network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
-    x = torch.randn(3, 8)
-
-    def forward() -> Tensor:
-        return network(x).sum()
-
-    forward().backward()
-    held, peak = measuring.memory_of(forward, "cpu")
-    # ReLU keeps its result [3, 16], which the second layer keeps as well; and there is the sum itself.
-    assert held == 4 * (3 * 16 + 1)
-    # Before that, ReLU's input is there beside its result.
-    assert peak >= 4 * 2 * 3 * 16
 
 
 @pytest.mark.parametrize("name", ["fairseq-6", "euler-6-plain"])  # a layer history keeps its states itself
@@ -145,31 +129,6 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
     assert memory["ratios"] == [results["rk4-6-recompute"]["peak"] / rk4["peak"]]
     second = {(row[1], row[0]): row for row in rows if len(row) == 3}
     assert second["training time", "euler-6/fairseq-6"][2].startswith(f"{train['median']:.3f} (")
-
-
-def test_systems_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = []
-
-    class Recorder:
-        parameters = 0
-
-        def __init__(self, arch: str, options: dict[str, Any], *_: Any) -> None:
-            self.name = f"{arch} {options['encoder_layers']}"
-
-        def operations(self) -> int:
-            return 1
-
-        def kernels(self) -> int:
-            return 1
-
-        def train_step(self) -> dict[str, float]:
-            order.append(self.name)
-            return {"train": 1.0}
-
-    monkeypatch.setattr(speed, "MeasuredSystem", Recorder)
-    results = speed.measure_systems(small_setting(), ["euler-12", "fairseq-6"], ["train"], warmup=1, repetitions=5)
-    assert order == ["transformer 6", "ode_transformer_euler 12"] * 6
-    assert results["euler-12"]["train"] == [1.0] * 5  # without the warm-up
 
 
 @pytest.mark.parametrize("quantization", ["float32", "int8"])

@@ -15,7 +15,6 @@ from models_for_tests import SMALL, batch, build_model, perturb, split_projectio
 from ode_transformer.checkpoints.averaging import average_checkpoints
 from ode_transformer.checkpoints.parameters import upgrade_checkpoint
 from ode_transformer.checkpoints.reading import load_checkpoint
-from ode_transformer.support.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -114,18 +113,6 @@ def test_a_training_goes_on_with_the_moments_of_the_same_numbers(name: str, mode
     precision = {"rtol": 1e-5, "atol": 1e-6} if mode == "float32" else {"rtol": 1e-2, "atol": 2e-3}
     for parameter in whole:
         torch.testing.assert_close(second[parameter], whole[parameter], **precision)
-
-
-def test_a_state_that_is_not_of_each_number_is_refused() -> None:
-    older = split_projections(MODEL.state_dict())
-    names = [name for name in split_projections(SHAPES_OF_ONES)]
-    entries = {number: {"exp_avg_sq_row": torch.ones(3)} for number in range(len(names))}
-    state = {"model": older, "last_optimizer_state": {"state": entries, "param_groups": [{"params": list(entries)}]}}
-    with pytest.raises(UserError, match="--reset-optimizer"):
-        upgrade_checkpoint(state)
-
-
-SHAPES_OF_ONES = {name: torch.ones(shape) for name, shape in SHAPES.items()}
 
 
 def test_fairseq_reads_what_we_read(tmp_path: Path) -> None:

@@ -202,14 +202,6 @@ def test_real_options_are_accepted(folder: Path) -> None:
         assert load(route, folder)
 
 
-def test_verify_describes_a_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parameters = torch.load(folder / "model.pt")["model"]
-    numbers = sum(tensor.numel() for tensor in parameters.values())
-    assert main(["checkpoint", "verify", str(folder / "model.pt")]) == 0
-    line = f"ode_transformer_rk2_tiny, {numbers:,} numbers in {len(parameters)} tensors; runs no code\n"
-    assert capsys.readouterr().out == f"{folder / 'model.pt'}: {line}"
-
-
 @pytest.mark.parametrize("command", ["verify", "average"])
 def test_parameters_that_are_no_numbers_are_refused(
     folder: Path, command: str, capsys: pytest.CaptureFixture[str]

@@ -45,32 +45,13 @@ def value(command: list[str], flag: str) -> str:
         (["train", "multi31k"], "train: error: multi31k: no such recipe; there are bert_pretraining, cnn_dm"),
         (["train", "ptb", "--arch", "macaron"], "train: error: --arch macaron: no architecture for language_modeling"),
         (["reproduce", "ptb", "--table", "Table 5"], "--table Table 5: not among the published results of ptb: Li"),
-        (["reproduce", "ptb", "--systems", "RK*"], "reproduce: error: --systems: goes with --table"),
-        (["train", "gec_conll14", "--variant", "x"], "x: for ode_transformer_rk2_wmt_en_de there is bea, open"),
         (["train", "ptb", "--gpus", "1"], "train: error: --gpus 1: this machine has 0"),
-        (["reproduce", "ptb", "--minuets", "2"], "unrecognized arguments: --minuets (did you mean --minutes?)"),
         (["train", "ptb", "--", "--drop-out=0.2"], "arguments: --drop-out=0.2 (did you mean --dropout?)"),
-        (["train", "ptb", "--", "--restore-file", "x.pt"], "train: error: --restore-file x.pt: no such file"),
         (["train", "ptb"], "train: error: experiments/ptb/corpus: not there; run ode-transformer prepare"),
-        (["evaluate", "ptb"], "ptb/ode_transformer_lm_rk2/checkpoints: no checkpoint; ode-transformer train"),
     ],
 )
 def test_what_cannot_be_done(words: list[str], message: str, capsys) -> None:
     assert message in refused(capsys, *words)
-
-
-def test_a_variant_and_another_architecture(capsys) -> None:
-    (plain,) = printed(capsys, "train", "iwslt14_de_en")
-    (varied,) = printed(capsys, "train", "iwslt14_de_en", "--variant", "released")
-    (macaron,) = printed(capsys, "train", "iwslt14_de_en", "--arch", "macaron_iwslt_de_en")
-    assert [value(command, "--lr") for command in (plain, varied, macaron)] == ["0.0007", "0.001", "0.0015"]
-    assert value(varied, "--update-freq") == "16"  # of 256 tokens
-    assert "reformer_fast_iwslt_de_en-variant-released" in value(varied, "--save-dir")
-
-
-def test_what_follows_the_dashes_comes_last(capsys) -> None:
-    (command,) = printed(capsys, "train", "multi30k_en_de", "--dry-run", "--", "--dropout", "0.2", "--fp16")
-    assert command[command.index("--tensorboard-logdir") + 2 : command.index(">")] == ["--dropout", "0.2", "--fp16"]
 
 
 def test_a_machine_elsewhere(capsys) -> None:

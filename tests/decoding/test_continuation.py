@@ -54,15 +54,6 @@ def test_drawn_words_depend_on_the_seed(model: Path, monkeypatch, capsys) -> Non
     assert likely == continued(model, monkeypatch, capsys, "--beam", 1)
 
 
-def test_options_of_drawn_words_need_sampling(model: Path, capsys) -> None:
-    for command in (
-        ["translate", "--path", str(model), "--temperature", "2"],
-        ["serve", str(model), "--sampling-topk", "3"],
-    ):
-        assert main([*command, "--cpu"]) == 2
-        assert "--sampling-topk and --temperature go with --sampling" in capsys.readouterr().err
-
-
 def test_the_server_continues_and_looks_inside(model: Path) -> None:
     with serving(model) as port:
         assert b"<h1>Continue a text</h1>" in ask(port, "/")[2]

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from select import select
 from threading import Thread
-from typing import Any
 
 import pytest
 import sentencepiece
@@ -22,7 +21,6 @@ from commands_for_tests import PAIRS, USER_DIR
 from ended_processes import wait_for_end
 from fairseq.hub_utils import GeneratorHubInterface
 
-from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding import translation_hub
@@ -128,13 +126,6 @@ def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command, m
     assert [command(text) for text in ("", "\n", "\n \n\x0b")] == [b"", b"\n", b"\n\n\n"]
 
 
-def test_languages_that_the_checkpoint_does_not_name(folder: Path, command: Command) -> None:
-    expected = command("The dog sleeps.\n")
-    spoil(folder, lambda state: state["cfg"]["task"].update(source_lang=None, target_lang=None, data="data-bin"))
-    options = ("--path", folder / "model.pt", "--source-lang", "en", "--target-lang", "de")
-    assert command("The dog sleeps.\n", *options) == expected
-
-
 def test_a_subword_model_of_another_name_is_found_and_named(folder: Path, refused, capsysbinary, monkeypatch) -> None:
     pieces = (folder / "sentencepiece.bpe.model").rename(folder / "my.model")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n")))
@@ -178,12 +169,6 @@ def test_files_instead_of_standard_input_and_output(tmp_path: Path, command: Com
     assert command("not this", "--input", text, "--output", output) == b""
     assert output.read_bytes() == expected
     assert sorted(os.listdir(tmp_path)) == ["output", "text"]
-
-
-def spoil(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    state = load_checkpoint(folder / "model.pt")
-    change(state)
-    save_checkpoint(state, folder / "model.pt")
 
 
 def test_pieces_of_subword_nmt(tmp_path: Path) -> None:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-from generator.schemes import page, scheme_and_size
+from generator.schemes import page
 
 from ode_transformer.numerics import RECURRENCES
 
@@ -17,17 +16,3 @@ def test_the_page_is_current_and_measures_the_orders_that_entries_state() -> Non
     for name, entry in RECURRENCES.items():
         assert cells[name][5].strip() == str(entry.order)
         assert cells[name][6].strip() == (f"{entry.order}.0" if entry.order else "none")
-
-
-@pytest.mark.parametrize(
-    ("arch", "flags", "expected"),
-    [
-        ("ode_transformer_rk2_tiny", {"ode-coefficients": "tableau"}, ("heun", "tiny")),
-        ("ode_transformer_rk2_tiny", {}, None),  # the learned gate
-        ("ode_transformer_pcformer_wmt_en_de_big", {}, ("pcformer4", "wmt_en_de_big")),
-        ("ode_transformer_euler_tiny", {"encoder-ode-scheme": "iiet"}, ("iiet", "tiny")),
-        ("ode_transformer_euler_tiny", {"encoder-layers": 3}, None),
-    ],
-)
-def test_the_scheme_of_a_system(arch: str, flags: dict, expected: tuple | None) -> None:
-    assert scheme_and_size(arch, flags) == expected

@@ -28,11 +28,6 @@ def header(name: str) -> str:
     return (EXAMPLES / f"{name}.py").read_text().split('"""')[1]
 
 
-def test_every_example_says_how_it_is_run() -> None:
-    for script in EXAMPLES.glob("*.py"):
-        assert f"\n    python examples/{script.name}\n" in header(script.stem)
-
-
 def test_an_equation_of_your_own(tmp_path: Path) -> None:
     out = run_example("own_equation", tmp_path)
     for line in re.findall(r"^    (.*\d)$", header("own_equation"), re.M):

@@ -113,9 +113,6 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
     [
         (RK2, "--ode-coefficients gate, only ones; --encoder-layer-history dlcl, only none"),
         ((*NO_HISTORY, "--arch", "ode_transformer_rk4_tiny"), "--encoder-ode-scheme rk4, only euler, repeat, repeat4"),
-        (("--arch", "macaron_tiny"), "--layer-splitting strang, only lie-trotter"),
-        ((*ONES, "--ode-steps", 2), "--ode-steps 2, only 1"),
-        ((*ONES, "--ode-function", "layer-output"), "--ode-function layer-output, only increment"),
         (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),
     ],
 )
@@ -139,16 +136,6 @@ def test_a_folder_with_other_probabilities_is_not_left(
 
 def set_plain_layer_norm(specification: Any, module: Any) -> None:
     specification.gamma, specification.beta = (np.full(len(module.weight), number, np.float32) for number in (1, 0))
-
-
-def test_nothing_is_written_beside_an_error(folder: Path, tmp_path: Path, command: Command) -> None:
-    model = folder.parent / "model.pt"
-    assert f"{folder}: exists already; remove it" in export(command, model, "--output", folder, status=2)[1]
-    dlcl = make_model(tmp_path)
-    files = sorted(tmp_path.iterdir())
-    error = export(command, dlcl, status=2)[1]
-    assert f"{dlcl}: CTranslate2 cannot express --ode-coefficients gate, only ones; --encoder-layer-history" in error
-    assert sorted(tmp_path.iterdir()) == files
 
 
 HARM: dict[str, Callable[[Path], object]] = {

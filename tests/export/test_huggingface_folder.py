@@ -12,9 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from ode_transformer.cli.command import main
-from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
 from ode_transformer.models import ODETransformerModel
-from ode_transformer.support.errors import UserError
 
 SOURCES = [source for source, _ in PAIRS[:5]] + ["The 12 unknown Wörter </s> sleep"]
 KINDS: dict[str, tuple[object, ...]] = {
@@ -110,11 +108,3 @@ def test_a_prefix_of_several_tokens(positions: int, tmp_path: Path) -> None:
     )
     assert torch.equal(with_cache, without)
     assert torch.equal(with_cache[:, :3], prefix)
-
-
-def test_code_in_a_configuration_does_not_run(tmp_path: Path) -> None:
-    code = f"[1] if open({str(tmp_path / 'trace')!r}, 'w') else 0"
-    options = {"arch": "ode_transformer_rk2_tiny", "adaptive_softmax_cutoff": code}
-    with pytest.raises(UserError, match="refused: option adaptive_softmax_cutoff is "):
-        ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 20))
-    assert not (tmp_path / "trace").exists()

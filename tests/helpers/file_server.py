@@ -14,7 +14,6 @@ from ode_transformer.lab.corpora.sources import Source
 
 CONTENT = random.Random(0).randbytes(100_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-LICENSED = Source(file="corpora/n.tar", licence="theirs", obtain="ask at https://example.org for n.tar")
 
 
 @dataclass

@@ -11,7 +11,6 @@ from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model, s
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.bert import segments
 from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.nn import LSTM, depth_schemes
 from ode_transformer.numerics import RECURRENCES
 
 BOS = 0
@@ -61,9 +60,9 @@ def test_segments() -> None:
         assert row[: len(expected)] == expected
 
 
-@pytest.mark.parametrize("scheme", [scheme for scheme in depth_schemes() if scheme != LSTM])
+@pytest.mark.parametrize("scheme", ["rk2", "repeat", "multistep", "iiet"])
 def test_padding_changes_nothing(scheme: str) -> None:
-    history = "none" if scheme in RECURRENCES and RECURRENCES[scheme].remembers else "dlcl"
+    history = "none" if scheme in RECURRENCES else "dlcl"
     model = build(encoder_ode_scheme=scheme, max_relative_positions=3, encoder_layer_history=history)
     model.register_classification_head("h", num_classes=3)
     model.double().eval()
@@ -106,12 +105,3 @@ def test_weights_start_as_berts_and_those_of_a_scheme_as_it_says() -> None:
     assert all(not parameter.any() for parameter in encoder.scheme.parameters())
     args = Namespace(arch="macaron_bert_tiny", encoder_ode_scheme="multistep", encoder_layer_history="none")
     assert build_from_options(args, 300).encoder.sentence_encoder.scheme.k.eq(1).all()
-
-
-def test_post_norm_and_recomputed_activations() -> None:
-    gradients = []
-    for recompute in (True, False):
-        model = build("ode_bert_base", post_norm=True, ode_function="layer-output", checkpoint_activations=recompute)
-        model.train()(texts(9, 5))[0].square().mean().backward()
-        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
-    torch.testing.assert_close(*gradients)

@@ -98,19 +98,6 @@ def test_every_variant_of_the_released_encoder(variant: dict, expected: tuple[st
         torch.testing.assert_close(model(source, None, source)[0], linear(features, output))
 
 
-def test_options_and_names() -> None:
-    options, model = released(use_word_dropout=True, word_dropout=0.8)
-    made = convert_checkpoint({"args": options, "model": model})
-    ours = made["args"]
-    assert (ours.encoder_ode_scheme, ours.ode_coefficients, ours.ode_function) == ("rk4", "tableau", "layer-output")
-    assert (ours.encoder_layer_history, ours.max_relative_positions, ours.relative_values) == ("none", 2, False)
-    assert (ours.dropout, ours.activation_dropout) == (0.3, 0.2)
-    assert ours.word_dropout_prob == pytest.approx(0.2)
-    attention = made["model"], "encoder.layers.0.self_attn.function", "encoder.layers.0.self_attn"
-    assert torch.equal(attention[0][f"{attention[1]}.in_proj.weight"], model[f"{attention[2]}.in_proj_weight"])
-    assert torch.equal(made["model"]["decoder.output_projection.weight"], model["decoder.embed_out"])
-
-
 def test_options_of_reformer() -> None:
     chain = "attn1d:dec+ffn2d:dec+attn1d:enc+ffn2d:enc"
     options = {"arch": "reformer_base", "layer_chain": chain, "src_tgt_embed": False, "dropout": 0.3}

@@ -73,28 +73,15 @@ def test_what_is_not_carried_out_is_refused(name: str, arch: str) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"ode_coefficients": "gate"}, "--encoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
-        (
-            {"arch": "ode_transformer_pcformer_tiny", "ode_coefficients": "tableau"},
-            "only with learned coefficients; pass --no-ode-share-coefficients",
-        ),
         ({"post_norm": True, "encoder_normalize_before": True}, "--post-norm and --encoder-normalize-before"),
-        ({"encoder_ode_scheme": "dlstm", "decoder_ode_scheme": "dlstm", "post_norm": True}, "--post-norm: the layers"),
-        ({"decoder_ode_scheme": "multistep", "encoder_layer_history": "none"}, "--decoder-layer-history none for a"),
         ({"encoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "--dlstm-merge concat joins the two attentions"),
-        (
-            {"value_residual": "mean", "encoder_layers": 1, "decoder_layers": 1},
-            "--value-residual: a stack of one",
-        ),
         ({"arch": "reformer", "value_residual": "mean"}, "--value-residual adds values along one text"),
         ({"ode_middle_layers": 3, "encoder_ode_scheme": "rk2"}, "--ode-middle-layers 3: the encoder has 2 layers"),
         ({"encoder_attention_heads": 3}, "--encoder-attention-heads 3: the heads have to divide the width 16"),
-        ({"encoder_layers": 0}, "--encoder-layers 0: a stack has at least one layer"),
         ({"dropout": 1.5}, "--dropout 1.5: a fraction from 0"),
         ({"arch": "reformer", "encoder_embed_dim": 8}, "--joint-combination add: source and target have widths 8 and"),
         ({"arch": "reformer", "layer_splitting": "strang"}, "--layer-splitting strang is not defined for joint layers"),
         ({"arch": "reformer", "encoder_layers": 0, "encoder_ode_scheme": "rk2"}, "without a PreNet"),
-        ({"arch": LANGUAGE_MODEL, "decoder_ode_scheme": "dlstm", "dlstm_merge": "concat"}, "joins the two attentions"),
         (
             {"arch": "ode_bert_base", "layer_norm_without_affine": True, "encoder_ode_scheme": "dlstm"},
             "--layer-norm-without-affine: --encoder-ode-scheme dlstm",

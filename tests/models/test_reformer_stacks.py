@@ -8,7 +8,6 @@ from torch import Tensor
 from ode_transformer.nn.dropout import Dropout
 
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]  # grids of 30, 21 and 8 positions
-DIM = 16
 
 
 def example() -> tuple[Tensor, Tensor]:

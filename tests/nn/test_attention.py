@@ -85,15 +85,14 @@ def test_a_row_that_may_see_nothing_is_finite() -> None:
 
 
 class LargestTensor(torch.utils._python_dispatch.TorchDispatchMode):
-    """Counts the numbers of the largest tensor that an operator returns in memory of its own, and the operators."""
+    """Counts the numbers of the largest tensor that an operator returns in memory of its own."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.largest = self.operators = 0
+        self.largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        self.operators += 1
         tensors = [x for x in torch.utils._pytree.tree_leaves(args) if isinstance(x, torch.Tensor)]
         memory = {x.untyped_storage().data_ptr() for x in tensors}
         for tensor in torch.utils._pytree.tree_leaves(out):
@@ -116,7 +115,6 @@ def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool
 @torch.no_grad()
 @pytest.mark.parametrize("over_source", [False, True])
 def test_a_step_copies_no_cached_keys_and_values(over_source: bool) -> None:
-    """And it calls few operators, whose calls take longer than what they compute."""
     length, rows, choice = 60, 4, AttentionChoice(0 if over_source else 8)
     attention = MultiheadAttention(64, 8, choice=choice, encoder_dim=64 if over_source else None)
     x, source = torch.randn(2, rows, 1, 64), torch.randn(2, length, 64)
@@ -129,7 +127,6 @@ def test_a_step_copies_no_cached_keys_and_values(over_source: bool) -> None:
     with LargestTensor() as watch:
         attention(x[1], mask, source, cache)
     assert watch.largest <= 3 * rows * 64 + rows * 8 * length < rows * length * 64
-    assert watch.operators <= 45
 
 
 @pytest.mark.parametrize("side", ["right", "left", "nomask"])
@@ -156,8 +153,3 @@ def test_parity_with_the_released_module(side: str) -> None:
     prefix = f"{side}/grad_weighted"
     torch.testing.assert_close(table, recorded[f"{prefix}/relative_position_keys"], rtol=0, atol=1e-10)
     torch.testing.assert_close(grad_x.transpose(0, 1), recorded[f"{prefix}/x"], rtol=0, atol=1e-10)
-
-
-def test_the_compiler_sees_one_graph() -> None:
-    attention, mask = MultiheadAttention(8, 2), attention_mask(4, 4, torch.device("cpu"), causal=True)
-    assert torch._dynamo.explain(attention)(torch.randn(2, 4, 8), mask).graph_break_count == 0

@@ -1,28 +1,8 @@
-import argparse
 from pathlib import Path
 
 import pytest
 
 from ode_transformer.support import arguments
-
-
-@pytest.mark.parametrize(
-    ("kind", "allowed", "refused"),
-    [
-        (arguments.positive_int, ["1", "007"], ["0", "-1", "1.5", "1e3", "x", ""]),
-        (arguments.non_negative_int, ["0", "12"], ["-1", "x"]),
-        (arguments.positive_float, ["1e-3", "7"], ["0", "-1", "inf", "nan", "x"]),
-        (arguments.finite_float, ["-1", "0"], ["inf", "-inf", "nan", ""]),
-        (arguments.probability, ["0", "0.999"], ["1", "-0.1", "nan"]),
-        (arguments.whole_numbers, ["1,2,3"], ["x"]),
-    ],
-)
-def test_values(kind, allowed: list[str], refused: list[str]) -> None:
-    for text in allowed:
-        kind(text)
-    for text in refused:
-        with pytest.raises(argparse.ArgumentTypeError, match=f"^{text} is not a"):
-            kind(text)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import re
 import signal
 import subprocess
 import sys
@@ -7,7 +6,7 @@ from pathlib import Path
 import pytest
 from ended_processes import wait_for_end
 
-from ode_transformer.support import commands, console
+from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output, print_heading
 
 
@@ -21,54 +20,12 @@ def test_compact_output_has_whole_commands_in_a_log(tmp_path: Path, capsys: pyte
     assert log.read_text() == "fairseq-train data --lr 1 > x.log 2>&1\node-transformer score --metric bleu\n"
 
 
-GNU_NAMES = ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
-TCMALLOC_NAMES = ("LD_PRELOAD", "TCMALLOC_RELEASE_RATE")
-
-
-@pytest.mark.parametrize(
-    ("installed", "chosen_by_user", "flags", "printed"),
-    [
-        (None, {}, ["--cpu"], f"0 {2**40} None None"),
-        (None, {"MALLOC_MMAP_MAX_": "9"}, ["--cpu"], f"9 {2**40} None None"),
-        ("libm.so.6", {}, ["--cpu"], "None None libm.so.6 0"),
-        ("libm.so.6", {}, [], "None None None None"),
-    ],
-)
-def test_commands_on_the_cpu_keep_their_memory_unless_the_user_decides(
-    installed: str | None,
-    chosen_by_user: dict[str, str],
-    flags: list[str],
-    printed: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(commands, "find_library", {"tcmalloc_minimal": installed}.get)
-    for name in (*GNU_NAMES, *TCMALLOC_NAMES):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in chosen_by_user.items():
-        monkeypatch.setenv(name, value)
-    show = python(f"import os; print(*map(os.environ.get, {(*GNU_NAMES, *TCMALLOC_NAMES)}))")
-    commands.run([*show, *flags], tmp_path / "log")
-    assert (tmp_path / "log").read_text() == f"{printed}\n"
-
-
 def test_the_user_decides_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     for threads in ("1", "2"):
         commands.run(python("import os; print(os.environ['OMP_NUM_THREADS'])"), tmp_path / "log", threads=1)
         assert (tmp_path / "log").read_text() == f"{threads}\n"
         monkeypatch.setenv("OMP_NUM_THREADS", "2")
-
-
-def test_a_silent_command_is_said_to_work_until_something_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(console, "SILENCE", 0.0)
-    commands.run(python("import time; time.sleep(1)"), tmp_path / "log")
-    assert re.match(r"(  python[\d.]* works: \d seconds\n){2}", capsys.readouterr().err)
-    speaks = python("import time; print('  half', flush=True); time.sleep(1)")
-    commands.run(speaks, tmp_path / "log", console.repeat_progress)
-    assert capsys.readouterr().err.endswith("  half\n")
 
 
 def python(code: str) -> list[str]:

@@ -1,16 +1,12 @@
 """Curves from fairseq's logs."""
 
-import csv
-import sys
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
-from ode_transformer.cli.command import main
 from ode_transformer.lab.analysis.curves import LoggedRun, curve, draw_panel
 from ode_transformer.lab.analysis.training_log import read_log
-from ode_transformer.support.errors import UserError
 
 
 def start() -> str:
@@ -87,19 +83,6 @@ def test_reports_that_a_resumed_run_overtook_are_left_out(tmp_path: Path):
     assert series(log, "valid") == []
 
 
-def test_csv(tmp_path: Path):
-    write(tmp_path / "rk2.log", train(10, 20), valid(15))
-    assert main(["analyse", "curves", str(tmp_path / "rk2.log"), "--csv", str(tmp_path / "curves.csv")]) == 0
-    with open(tmp_path / "curves.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert rows[0] == {
-        **{"run": str(tmp_path.name), "split": "train", "epoch": "1", "updates": "10"},
-        **{"minutes": "0.333", "loss": "5.0", "nll_loss": "4.5", "perplexity": "22.6274", "gnorm": ""},
-        **{"epochs": "0.5", "log": str(tmp_path / "rk2.log")},
-    }
-    assert (rows[1]["split"], rows[1]["minutes"]) == ("valid", "")
-
-
 def norms(updates: int, gnorm: float, gate: float | None = None) -> str:
     shown = "null" if gate is None else f'"{gate}"'
     return train(updates, updates, extra=f', "gnorm": "{gnorm}", "depth/encoder/1/weight_1": {shown}')
@@ -129,11 +112,6 @@ def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
     assert curve([run], "train", "updates", lambda point: point.loss)[:2] == ([10, 20], [9.0, 7.0])
 
 
-def test_a_log_without_reports(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no reports in it: train with --log-format json"):
-        read_log(write(tmp_path / "log", "nothing here\n{'a': 1}\n{broken\n", '{"a": ' * 100_000))
-
-
 @pytest.mark.parametrize(
     ("quantity", "labels", "bands"),
     [
@@ -154,16 +132,3 @@ def test_a_panel(tmp_path: Path, quantity: str, labels: list[str], bands: int) -
     assert [line.get_label() for line in axes.lines] == labels
     assert len(axes.collections) == bands  # least to greatest, where there are several seeds
     assert axes.get_xlabel() == "minutes of training"
-
-
-def test_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "rk2.log", train(10, 20), train(20, 40, float("nan")), valid(20), train(30, 60))
-    write(tmp_path / "euler.log", train(10, 20))
-    words = ["analyse", "curves", *(str(tmp_path / name) for name in ("rk2.log", "euler.log"))]
-    words += ["--output", str(tmp_path / "curves.png")]
-    assert main(words) == 0
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out == "rk2: 4 reports up to update 30\neuler: 1 reports up to update 10\n"
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(words) == 2
-    assert "plots need matplotlib: pip install 'ode-transformer[plots]'" in capsys.readouterr().err

@@ -7,7 +7,6 @@ import pytest
 from ode_transformer.cli.command import main
 from ode_transformer.lab.analysis.examples import (
     SystemOutputs,
-    mark_differences,
     most_different,
 )
 
@@ -32,21 +31,6 @@ def files(tmp_path: Path) -> dict[str, Path]:
     paths["pieces"] = paths["log"].with_name("pieces")
     paths["pieces"].write_text("".join(f"{line.replace('go', 'g@@ o').replace('i', 'i@@ ')}\n" for line in BASELINE))
     return paths
-
-
-@pytest.mark.parametrize(
-    ("hypothesis", "reference", "expected"),
-    [
-        ("a b c", "a b c", "a b c"),
-        ("a x c", "a b c", "a ~~b~~ **x** c"),
-        ("a c", "a b c", "a ~~b~~ c"),
-        ("a b c d", "a b c", "a b c **d**"),
-        ("", "a b", "~~a b~~"),
-        ("a *b* | <c>", "a", r"a **\*b\* \| \<c\>**"),
-    ],
-)
-def test_what_differs_is_marked(hypothesis: str, reference: str, expected: str) -> None:
-    assert mark_differences(hypothesis, reference) == expected
 
 
 TABLE = """Beside the reference: **added**, ~~missing~~. In brackets: per of the sentence.
@@ -91,8 +75,3 @@ def test_a_text_cannot_change_the_terminal(files: dict[str, Path], capsys: pytes
     out = capsys.readouterr().out
     assert "�\\[2J�2J �worse" in out
     assert all(line.isprintable() for line in out.splitlines())
-
-
-def test_a_sentence_out_of_range(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analyse", "examples", f"a={files['log']}", "--lines", "4"]) == 2
-    assert "--lines 4: the sentences are 1 to 3" in capsys.readouterr().err

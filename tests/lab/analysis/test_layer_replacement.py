@@ -16,36 +16,22 @@ from ode_transformer.lab.analysis.layer_replacement import (
     seen_layers,
 )
 from ode_transformer.nn import LayerId
-from ode_transformer.numerics import RECURRENCES
 
 BOTH = ("encoder", "decoder")
-COMBINING = ("dlcl-increments", "pcformer2")  # schemes that combine what layers return
 
 
 def both(**options: str) -> dict[str, str]:
     return {f"{stack}_{name}": value for stack in BOTH for name, value in options.items()}
 
 
-KINDS: dict[str, dict[str, Any]] = {
+KINDS: dict[str, dict[str, Any]] = {  # the ways in which a stack hands a layer what it reads
     "euler": both(layer_history="none"),
-    "dense": both(layer_history="dense"),
     "dlcl": {},
     "gate": {"ode_coefficients": "gate", **both(ode_scheme="rk2")},
     "sub-layers": {"ode_coefficients": "scalar", "ode_function_scope": "san/ffn", **both(ode_scheme="rk4")},
-    "repeat": both(ode_scheme="repeat"),
-    "dlstm": both(ode_scheme="dlstm", layer_history="none"),
     "dlstm with history": {"dlstm_share": "none", **both(ode_scheme="dlstm", layer_history="dlcl")},
-    **{
-        name: both(ode_scheme=name, layer_history="none")
-        for name in RECURRENCES
-        if name not in ("pcformer4", "iiet", "heun-moulton")  # the same classes as others
-    },
+    **{name: both(ode_scheme=name, layer_history="none") for name in ("multistep", "pcformer2", "iiet")},
     "strang": {"layer_splitting": "strang", **both(ode_scheme="rk4")},
-    "post-norm without history": {
-        "post_norm": True,
-        "ode_function": "layer-output",
-        **both(ode_scheme="rk2", layer_history="none"),
-    },
 }
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 every_layer = pytest.mark.parametrize("layer_id", [LayerId("encoder", 2), LayerId("decoder", 3)], ids=str)

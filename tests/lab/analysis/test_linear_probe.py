@@ -8,33 +8,15 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-import torch
 from checkpoint_for_tests import binarise
 from commands_for_tests import PAIRS
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
-from ode_transformer.lab.analysis import linear_probe, systems
-from ode_transformer.lab.analysis.linear_probe import table
-from ode_transformer.nn import LayerId
 from ode_transformer.support.lines import read_lines
 
 # Batches of few tokens, so that a pass over the training data has several.
 SHORT = ("--cpu", "--remove-bpe", "sentencepiece", "--max-len-b", "12", "--beam", "2", "--max-tokens", "150")
-NLL = ("--objective", "nll", "--updates", "6", "--lr", "0.01", "--stack", "decoder", "--layer", "2")
-
-
-# BLEU and Δ of Tables 6 and 7, the whole model first: encoder 1–6, decoder 1–6.
-PRINTED = {
-    27.55: (
-        [(27.17, -1.38), (27.11, -1.60), (27.09, -1.67), (27.07, -1.74), (27.15, -1.45), (27.24, -1.13)],
-        [(27.62, 0.25), (27.64, 0.33), (27.47, -0.29), (27.53, -0.07), (26.96, -2.14), (26.42, -4.10)],
-    ),
-    28.41: (
-        [(27.50, -3.20), (26.60, -6.37), (27.09, -4.65), (27.41, -3.52), (27.87, -1.90), (27.84, -2.01)],
-        [(28.30, -0.39), (28.17, -0.84), (28.22, -0.67), (28.05, -1.27), (26.82, -5.60), (19.87, -30.06)],
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -113,59 +95,3 @@ def test_another_request_or_other_files_are_never_mixed(folder: Path, capsys: py
         assert err.count("decode the whole model: already done") == done
         assert command(folder, *layer, *more, output=f"new{number}") == 0
         assert capsys.readouterr().out == here
-
-
-class StopError(Exception):
-    """As a signal would end the process."""
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "call", "options"),
-    [
-        (systems, "translate_split", 2, ()),
-        (linear_probe, "save_fit", 1, NLL),
-    ],
-)
-def test_an_interruption(
-    folder: Path,
-    owner: object,
-    name: str,
-    call: int,
-    options: tuple,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The same command resumes with the next job, and gives the same results."""
-    assert command(folder, *options, output="whole") == 0
-    function, calls = getattr(owner, name), iter(range(call))
-
-    def limited(*args: object, **kwargs: object) -> object:
-        if next(calls, None) is None:
-            raise StopError
-        return function(*args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, limited)
-        assert command(folder, *options) == 2
-    capsys.readouterr()
-    assert command(folder, *options) == 0
-    assert capsys.readouterr().err.count("already done") >= call - 1
-    assert results(folder)["layers"] == results(folder, "whole")["layers"]
-    for path in (folder / "whole" / "solutions").iterdir():
-        solutions = [torch.load(part / path.name) for part in (path.parent, folder / "out" / "solutions")]
-        assert all(torch.equal(solutions[0][key], solutions[1][key]) for key in ("weight", "bias"))
-
-
-def test_the_table_of_the_paper() -> None:
-    """Tables 6 and 7, from their scores alone."""
-    for full, (encoder, decoder) in PRINTED.items():
-        scores = {
-            LayerId(stack, number): score
-            for stack, rows in (("encoder", encoder), ("decoder", decoder))
-            for number, (score, _) in enumerate(rows, 1)
-        }
-        _, _, none, *rows = table("BLEU", full, scores).splitlines()
-        assert none == f"| None | {full:.2f} | 0.00 | {full:.2f} | 0.00 |"
-        for number, row in enumerate(rows, 1):
-            cells = [*encoder[number - 1], *decoder[number - 1]]
-            assert row == f"| {number} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"

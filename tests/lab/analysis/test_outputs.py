@@ -136,15 +136,3 @@ def test_accuracy_by_bucket() -> None:
     positions, right = np.array([1, 2, 3, 1, 5, 7]), np.array([True, False, True, True, False, False])
     accuracy = TokenAccuracy(positions, positions, right, np.ones(6))
     assert accuracy.percent(Buckets((2, 3, 6, 9)), positions) == [pytest.approx(200 / 3), 100, 0, 0, None]
-
-
-def test_more_references_count_as_in_a_score(folder: Path, tmp_path: Path) -> None:
-    further = tmp_path / "further.txt"
-    further.write_text("n er e\ne e\nr\nn n\nt t r\n")
-    assert command(folder, "--more-references", str(further)) == 0
-    references = [" ".join(pair[1].split()) for pair in PAIRS]
-    settings = Settings(references, (read_lines(further),))
-    hypotheses = read_lines(folder / "out" / "systems" / "one" / "hypotheses.txt")
-    overall, _ = rows(folder / "out" / "summary.csv")
-    assert float(overall["BLEU"]) == bleu(hypotheses, settings)[0].value
-    assert float(overall["length ratio"]) == length_ratio(hypotheses, settings)

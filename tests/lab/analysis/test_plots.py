@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli.command import main
-from ode_transformer.lab.analysis.plots import check_outputs, new_figure, plain_label, save_figure
+from ode_transformer.lab.analysis.plots import check_outputs, new_figure, save_figure
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.PDF", b"%PDF"), ("a.svg", b"<?xml")])
@@ -21,10 +21,3 @@ def test_other_formats_are_refused(tmp_path: Path, name: str, capsys: pytest.Cap
     out, error = capsys.readouterr()
     assert out == ""
     assert f"--output {tmp_path / name}: a plot is a file with the end .png, .pdf, .svg" in error
-
-
-def test_every_name_has_its_place_in_the_legend() -> None:
-    axes = new_figure(1, 1).subplots()
-    for name in ("_a", "$b$"):
-        axes.plot([0, 1], label=plain_label(name))
-    assert [text.get_text() for text in axes.legend().get_texts()] == [" _a", r"\$b\$"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.lab.corpora.catalogue_corpus import CatalogueCorpus, choose_translations, clean_message
-from ode_transformer.lab.corpora.catalogue_files import catalogue_files, choose_language, read_mo, read_po, read_wheel
+from ode_transformer.lab.corpora.catalogue_files import catalogue_files, choose_language, read_po, read_wheel
 from ode_transformer.lab.corpora.wheel_corpus import SPLITS, Pair, normalise
 from ode_transformer.support.errors import UserError
 
@@ -122,14 +122,6 @@ msgstr "Ihr Name, bitte"
 #~msgid "Obsolete text"
 #~msgstr "Alter Text"
 """
-
-
-@pytest.mark.parametrize(
-    ("rule", "singular"), [("nplurals=2; plural=(n != 1);", "erste"), ("nplurals=2; plural=(n == 1);", "zweite")]
-)
-def test_plural_entry_gives_the_singular(rule: str, singular: str) -> None:
-    data = compile_mo({"a file\0files": "erste\0zweite"}, f"Content-Type: x; charset=UTF-8\nPlural-Forms: {rule}\n")
-    assert list(read_mo(data)) == [("a file", singular)]
 
 
 def test_text_form() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from file_server import CONTENT, LICENSED, SHA256, FileServer, serving, source
+from file_server import CONTENT, SHA256, FileServer, serving, source
 
 from ode_transformer.lab.corpora import download
 from ode_transformer.lab.corpora.download import obtain_files
@@ -125,37 +125,6 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(
     with pytest.raises(UserError, match=f"100,000 bytes with sha256 {OTHER_SHA256}"):
         fetch(remote, tmp_path)
     assert fetch(source(server, "b.tgz", checksum=False), tmp_path).read_bytes() == OTHER
-
-
-def test_a_download_is_hashed_once_and_replaced_by_a_whole_one(tmp_path: Path, server: FileServer, capsys, monkeypatch):
-    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
-    with monkeypatch.context() as patch:
-        patch.setattr(download, "file_digest", lambda *_: pytest.fail("hashed again"))
-        assert fetch(source(server), tmp_path) == tmp_path / "a.tgz"
-    assert server.fetched == [("a.tgz", "")]
-    corrected = source(server, sha256=OTHER_SHA256)
-    with pytest.raises(UserError, match="cannot be downloaded"):
-        fetch(corrected, tmp_path)
-    assert (tmp_path / "a.tgz").read_bytes() == CONTENT
-    server.files["a.tgz"] = OTHER
-    assert fetch(corrected, tmp_path).read_bytes() == OTHER
-    assert "it is downloaded again" in capsys.readouterr().err
-
-
-def test_what_cannot_be_fetched_is_said_before_anything_is_fetched(tmp_path: Path, server: FileServer) -> None:
-    own = tmp_path / "mine.en"
-    sources = {"a": source(server), "n": LICENSED, "own": own}
-    for name, message in (
-        ("owns", "owns: no such source .did you mean own.."),
-        ("n", r"missing: .*n\.tar .ask at http"),
-    ):
-        with pytest.raises(UserError, match=message):
-            obtain_files(["a", name], sources, None, tmp_path)
-    assert server.fetched == []
-    (tmp_path / "corpora").mkdir()
-    (tmp_path / "corpora" / "n.tar").write_text("theirs")
-    own.write_text("mine")
-    assert obtain_files(["n", "own"], sources, None, tmp_path) == {"n": tmp_path / "corpora" / "n.tar", "own": own}
 
 
 SCRIPT = """

@@ -10,8 +10,6 @@ from ode_transformer.lab.corpora.gec_corpus import GecCorpus, M2Corpus, apply_ed
 from ode_transformer.lab.corpora.lang8 import WordTokenizer, entry_pairs
 from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit, read_m2
 from ode_transformer.lab.metrics.max_match import max_match, sum_counts
-from ode_transformer.lab.recipes.options import find_recipe
-from ode_transformer.lab.recipes.recipe import read_recipe
 
 
 def lines(path: Path) -> list[str]:
@@ -44,21 +42,6 @@ def test_the_published_corpus(tmp_path: Path):
     assert (tmp_path / "corpus" / "test.m2").read_text() == m2_text(2, SENTENCES[10:30], annotators=2)
     result = sum_counts(max_match([target for _, target in test], gold))
     assert result.correct == result.gold == result.proposed > 10
-
-
-def test_the_released_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    options = read_recipe(find_recipe("gec_conll14")).corpus
-    assert options.sources == ["nucle_3_2", "lang8_raw", "fce", "wi_locness", "nltk_punkt", "conll14_test"]
-    counts = options.build(write_raw(tmp_path / "raw"), tmp_path / "corpus", 1)
-    assert "lang-8-20111007-L1-v2.dat: entries left out because they are not UTF-8: 1\n" in capsys.readouterr().err
-    train, valid = pairs(tmp_path / "corpus", "train"), pairs(tmp_path / "corpus", "valid")
-    assert set(valid) <= set(edited(0))
-    assert len(valid) == len(edited(0)) // 4
-    # All sentences are there, for the merges, and the filter after them leaves the edited ones.
-    assert counts["train"] == 4 * len(SENTENCES) - len(valid)
-    kept = [pair for pair in train if options.piece_filter(*pair)]
-    assert sorted(kept + valid) == sorted([*edited(0), *edited(1), *edited(2), *edited(3)])
-    assert [options.filters(split) for split in ("train", "valid", "test")] == [True, False, False]
 
 
 def test_validation_sentences_are_those_that_python_2_draws():

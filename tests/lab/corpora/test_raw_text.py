@@ -81,26 +81,6 @@ def test_segments(tmp_path: Path) -> None:
         pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
 
 
-TRAIN = """<url>http://www.ted.com/{0}</url>
-<speaker>A. B.</speaker>
-<talkid>1</talkid>
-<title>Title {0}</title>
- Thank <b> you {0}
-<url>http://www.ted.com/2</url>
-Next’s {0}
-"""
-
-
-def test_tagged_lines_and_apostrophes(tmp_path: Path) -> None:
-    members = {f"de-en/train.tags.de-en.{language}": TRAIN.format(language).encode() for language in ("de", "en")}
-    path = tar(tmp_path / "de-en.tgz", members, "w:gz")
-    location = {"source": "de-en/train.tags.de-en.de", "target": "de-en/train.tags.de-en.en", "format": "tagged"}
-    lines = ["<speaker>A. B.</speaker>", "Title {}", "Thank <b> you {}", "Next’s {}"]
-    expected = [(line.format("de"), line.format("en")) for line in lines]
-    assert pairs(path, **location) == expected
-    assert pairs(path, **location, straight_apostrophes=True)[-1] == ("Next's de", "Next's en")
-
-
 TMX = """<?xml version="1.0" encoding="UTF-8" ?>
 <!DOCTYPE tmx SYSTEM "http://127.0.0.1:9/tmx14.dtd">
 <tmx version="1.4"><header srclang="en"/><body>
@@ -123,14 +103,6 @@ def test_tmx(tmp_path: Path) -> None:
     path.write_text(declared.replace("Doi", "&doi;"))
     with pytest.raises(SyntaxError, match="undefined entity"):
         pairs(path, format="tmx", languages=["en", "ro"])
-
-
-def test_columns_of_several_members(tmp_path: Path) -> None:
-    rows = {f"data/{number:02}train.gz": f"id\t0.1\tcs {number}\ten {number}\n" for number in range(2)}
-    members = {name: gzip.compress(text.encode()) for name, text in rows.items()}
-    path = tar(tmp_path / "czeng.tar", members | {"data/00test.gz": gzip.compress(b"x")})
-    location = {"format": "tsv", "columns": [4, 3]}
-    assert pairs(path, **location, member="data/??train.gz") == [("en 0", "cs 0"), ("en 1", "cs 1")]
 
 
 def test_members_of_a_pattern_stand_beside_their_counterparts(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from ptb_stand_in import SENTENCES, TYPES, sentences, write_raw
 
 from ode_transformer.lab.corpora.text_corpora import DocumentCorpus, PennTreebankCorpus, PlainTextCorpus, documents
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import read_lines
 
 OPTIONS = PennTreebankCorpus(types=TYPES)
@@ -29,16 +28,6 @@ def test_the_archive_and_separate_files_are_the_same_text(raw: dict[str, Path], 
             assert read_lines(tmp_path / folder / f"{split}.txt") == [line.strip() for line in sentences(split)]
     del raw["ptb_test"]
     assert OPTIONS.build(raw, tmp_path / "without", 1) == {split: SENTENCES[split] for split in ("train", "valid")}
-
-
-def test_another_text(raw: dict[str, Path], tmp_path: Path) -> None:
-    raw.pop("ptb")
-    raw["ptb_test"].write_text("the cat said N\n")
-    with pytest.raises(
-        UserError, match=f"ptb.test.txt: {TYPES + 1} different words so far; Mikolov's text has {TYPES}"
-    ):
-        OPTIONS.build(raw, tmp_path / "corpus", 1)
-    assert not (tmp_path / "corpus").exists()
 
 
 def test_plain_text_and_documents(tmp_path: Path) -> None:

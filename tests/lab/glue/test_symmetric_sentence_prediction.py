@@ -7,11 +7,7 @@ import pytest
 from fairseq.data import Dictionary, indexed_dataset
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 
-from ode_transformer.lab.glue.arguments import CONFIG
-from ode_transformer.lab.glue.glue_command import GlueConfig
-from ode_transformer.lab.glue.tasks import TASKS
-from ode_transformer.models.tasks import RandomOrderPairs, SymmetricSentencePredictionTask
-from ode_transformer.support.yaml_file import read_yaml
+from ode_transformer.models.tasks import SymmetricSentencePredictionTask
 
 PAIRS = [(f"a{number} " * (1 + number % 3), f"b{number}") for number in range(64)]
 
@@ -49,14 +45,6 @@ def texts(task: SentencePredictionTask, dataset) -> dict[float, str]:
     return {sample["target"][0]: task.dictionary.string(sample["net_input.src_tokens"]) for sample in samples}
 
 
-def test_the_training_split_is_the_one_of_the_training(tmp_path: Path) -> None:
-    options = write_data(tmp_path, 2)
-    options.train_subset = "valid"
-    for split, is_random in (("train", False), ("valid", True)):
-        _, dataset = load(options, split)
-        assert isinstance(dataset, RandomOrderPairs) == is_random
-
-
 @pytest.mark.parametrize("form", ["mmap", "lazy"])
 def test_training_pairs_are_in_either_order_and_drawn_anew_in_each_epoch(form: str, tmp_path: Path) -> None:
     task, dataset = load(write_data(tmp_path, 2, form), "train")
@@ -77,9 +65,3 @@ def test_training_pairs_are_in_either_order_and_drawn_anew_in_each_epoch(form: s
     assert epochs[0] == epochs[2] != epochs[1]
     batch = dataset.collater([dataset[0], dataset[1]])
     assert batch["net_input"]["src_tokens"].shape[0] == batch["nsentences"] == 2
-
-
-def test_the_tasks_of_the_released_search() -> None:
-    flags = {name: read_yaml(CONFIG, GlueConfig).task_flags(name) for name in TASKS}
-    symmetric = {"task": "symmetric_sentence_prediction"}
-    assert {name for name, chosen in flags.items() if chosen == symmetric} == {"MRPC", "STS-B", "QQP"}

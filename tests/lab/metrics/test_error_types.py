@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from ode_transformer.cli.command import main
-from ode_transformer.lab.metrics.error_types import TypedEdit, count_matches, count_types, find_edits, load_errant
+from ode_transformer.lab.metrics.error_types import TypedEdit, count_matches, count_types
 from ode_transformer.lab.metrics.max_match import Counts
 
 GOLD = """S A boy ran at road .
@@ -108,18 +108,3 @@ def test_scores_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], an
     assert capsys.readouterr().out.splitlines()[2:] == ["| R:1 | 1 | 1 | 1 | 1 | 1 |"]
     assert len(annotator.parsed) == 9  # two sources, and texts of their three annotations and four outputs, each once
     assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.slow
-def test_errant_itself():
-    errant = pytest.importorskip("errant")
-    try:
-        errant.load("en")
-    except OSError:
-        pytest.skip("spaCy's model is not installed")
-    annotator, versions = load_errant()
-    assert versions.startswith(f"errant:{errant.__version__}|spacy:en_core_web_sm-")
-    # The example of ERRANT's README.
-    source, correction = "This are gramamtical sentence .", ["This", "is", "a", "grammatical", "sentence", "."]
-    found = find_edits(annotator, annotator.parse(source), correction)
-    assert found == edits("1-2 is R:VERB:SVA", "2-2 a M:DET", "2-3 grammatical R:SPELL")

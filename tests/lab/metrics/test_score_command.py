@@ -55,20 +55,3 @@ def test_a_reference_with_unknown_words_is_not_that_of_the_text(tmp_path: Path, 
     assert main(["score", "--metric", "bleu", "--tokenize", "none", "--generate-log", log]) == 0
     references = str(write(tmp_path / "references", "the dog sleeps\n"))
     assert main(["score", "--metric", "bleu", "chrf", "--generate-log", log, "--references", references]) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--metric", "per", "--generate-log", "{log}", "--lowercase"], "--lowercase goes with --metric bleu or chrf"),
-        (["--metric", "per", "--generate-log", "{log}"], "references (T-) are not there for every sentence"),
-        (["--metric", "per", "--hypotheses", "{log}"], "--metric per needs --references"),
-        (["--metric", "bleu", "--generate-log", "{log}", "--compound-split"], "--compound-split without --tokenize"),
-    ],
-)
-def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str):
-    log = write(tmp_path / "log", "D-0\t-1\tA\n")
-    assert main(["score", *(argument.format(log=log) for argument in arguments)]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1

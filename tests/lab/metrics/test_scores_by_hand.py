@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from checkpoint_for_tests import make_language_model
 from commands_for_tests import PAIRS, USER_DIR, run, succeed
-from recorded_commands import ROOT
-from sacrebleu.metrics.bleu import BLEU
 
 from ode_transformer.cli.command import main
 from ode_transformer.lab.metrics.error_rates import phoneme_error_rate, word_error_rate
@@ -21,7 +19,6 @@ from ode_transformer.lab.metrics.metric import Lines, Score, Settings
 from ode_transformer.lab.metrics.perplexity import perplexity
 from ode_transformer.lab.metrics.rouge import rouge
 from ode_transformer.lab.metrics.translation_scores import (
-    TOKENIZERS,
     bleu,
     chrf,
     german_tokens,
@@ -117,32 +114,6 @@ def test_words_are_those_of_the_language(line: str, other: str, tokenizer: str):
             assert 5 < similar.value < 95
             assert measure is not bleu or f"|tok:{tokenizer}|" in same.signature
     assert score(bleu, [line], [line], tokenize="13a").signature.count("tok:13a") == 1
-
-
-def test_all_tokenizers_of_sacrebleu_are_offered(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    assert set(TOKENIZERS) == set(BLEU.TOKENIZERS)
-    (tmp_path / "text").write_text("本\n", encoding="utf-8")
-    words = ["--metric", "bleu", "--hypotheses", tmp_path / "text", "--references", tmp_path / "text"]
-    assert main(["score", *map(str, words), "--tokenize", "ja-mecab"]) == 2
-    assert "pip install sacrebleu[ja]" in capsys.readouterr().err
-
-
-def test_the_example_of_the_documentation():
-    hypotheses = [
-        "&quot; Das Rock @-@ Konzert war ausverkauft &quot; , sagte der Sprecher der Stadt .",
-        "Am Dienstag wurde die neue Ampel auf dem Dorfplatz in Betrieb genommen .",
-    ]
-    references = [
-        "„Das Rock-Konzert war ausverkauft“, sagte ein Sprecher der Stadt.",
-        "Am Dienstag ist die neue Ampel am Dorfplatz in Betrieb genommen worden.",
-    ]
-    page = (ROOT / "docs" / "scores.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(--[^`]*)` \| ([\d.]+) \| `", page, re.MULTILINE)
-    assert len(rows) == 3
-    for options, shown in rows:
-        words = options.replace("--", "").split()
-        settings = Settings(references, **dict(zip(words[::2], words[1::2], strict=True)))
-        assert f"{bleu(hypotheses, settings)[0].value:.2f}" == shown
 
 
 @pytest.mark.slow
@@ -245,17 +216,3 @@ def test_perplexity_of_what_fitted_is_refused(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "valid.idx").unlink()
     assert main(["score", "--metric", "perplexity", "--eval-lm-log", str(tmp_path / "log")]) == 2
     assert re.search(r"log: \d+ samples were not scored", capsys.readouterr().err)
-
-
-@pytest.mark.parametrize(
-    ("words", "pieces", "message"),
-    [
-        (("nan", "nan"), False, "not the complete log of one fairseq-eval-lm with a finite loss"),
-        (("7.0000", "128.00", "1,009"), False, "1,009 tokens, but --references has 8 words and ends of sentence"),
-        (("7.0000", "128.00", "7"), True, "7 tokens, but --references has 8 words"),
-        (("0.0000", "1.00", "0"), False, "all tokens were not scored"),
-    ],
-)
-def test_logs_that_are_refused(tmp_path: Path, words: tuple[str, ...], pieces: bool, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        perplexity([], Settings(TEXT, eval_lm_log=log(tmp_path, *words), pieces=pieces))

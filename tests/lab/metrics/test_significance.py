@@ -133,16 +133,6 @@ def score(files: dict[str, str], *systems: str, metric: str = "bleu", more: tupl
     return main(["score", "--metric", *metric.split(), *words, "--bootstrap-samples", "100", *more])
 
 
-def test_each_system_has_a_line_with_its_score_and_the_test(files, capsys: pytest.CaptureFixture[str]) -> None:
-    assert score(files, "good", "bad", metric="bleu chrf") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0].rstrip(":") for line in lines] == [files["good"], files["bad"]] * 2
-    assert lines[0].startswith(f"{files['good']}: {bleu(GOOD, REFERENCES)}; 100 draws, seed 12345: ")
-    assert " p = " not in lines[0]
-    assert lines[1].endswith(f"p = 0.0099 against {files['good']}")
-    assert ": chrF2 " in lines[2]
-
-
 def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(files, capsys: pytest.CaptureFixture[str]) -> None:
     assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2")) == 0
     good, alike, first, bad, again, second = capsys.readouterr().out.splitlines()

@@ -34,7 +34,6 @@ def test_a_report_of_two_systems(tmp_path: Path) -> None:
         check_legibility(page)
         check_sections(page)
         check_validations(page)
-        check_command(page)
         check_choices(page)
         assert page.pdf().startswith(b"%PDF")
         assert page.complaints == []
@@ -95,14 +94,6 @@ def check_validations(page: Page) -> None:
     assert "end of the warm-up, 30" in page.evaluate(f"{figure}.textContent")
     best = page.evaluate("[...document.querySelectorAll('#systems tbody tr')].map(r => r.cells[3].textContent)")
     assert best == ["6.70–6.90", "6.50 at 60", ""]
-
-
-def check_command(page: Page) -> None:
-    """A command has a line for each flag, and a button copies it."""
-    page.browser.send("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
-    page.evaluate("document.querySelector('#origin button.copy').click()")
-    copied = page.evaluate("new Promise(r => setTimeout(r, 200)).then(() => navigator.clipboard.readText())")
-    assert copied == "fairseq-train x \\\n    --warmup-updates 30 \\\n    --seed 1"
 
 
 def check_choices(page: Page) -> None:

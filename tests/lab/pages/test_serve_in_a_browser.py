@@ -49,7 +49,6 @@ def test_the_page(untrained: Path, tmp_path: Path) -> None:
             assert page.evaluate(WIDER) == 0
         check_file(page, port, tmp_path)
         assert page.complaints == []
-        check_refusal(page)
 
 
 def check_translations(page: Page, port: int) -> None:
@@ -102,12 +101,3 @@ def check_file(page: Page, port: int, folder: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert file.read_text() == f"{expected}\n\n{expected}\n"
-
-
-def check_refusal(page: Page) -> None:
-    """A refusal is a line."""
-    page.evaluate("document.getElementById('text').select()")
-    page.send("Input.insertText", text="word\n" * 41)
-    wait(page, "/^Refused/.test(document.getElementById('status').textContent)")
-    text = page.evaluate("document.getElementById('status').textContent")
-    assert text == "Refused: 42 lines, at most 40 are allowed in a request"

@@ -42,17 +42,6 @@ def value(command: list[str | Path], flag: str) -> str:
 # -- commands -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("machine", "flags"),
-    [(Machine(0), ["--cpu"]), (ONE_GPU, ["--fp16"]), (Machine(8, "bf16", 2, 1, "host:1"), ["--bf16"])],
-)
-@pytest.mark.parametrize("name", ["multi30k_en_de", "ptb"])
-def test_decoding_takes_one_gpu_however_many_train(name: str, machine: Machine, flags: Words) -> None:
-    command = made(name, machine=machine).decode_command("test")
-    assert value(command, "--distributed-world-size") == "1"
-    assert [flag for flag in ("--cpu", "--fp16", "--bf16") if flag in command] == flags
-
-
 def test_each_flag_has_the_value_of_its_last_source() -> None:
     run = made("iwslt14_de_en", arch="macaron_iwslt_de_en", seed=7, minutes=30.0, train_flags=("--clip-norm", "2"))
     layers, options = run.train_layers(), run.train_options()
@@ -64,14 +53,6 @@ def test_each_flag_has_the_value_of_its_last_source() -> None:
     sources = [table[flag] for flag in ("--lr", "--seed", "--max-tokens", "--num-workers", "--clip-norm 2")]
     expected = ["architectures.macaron*", "--seed", "tokens_per_update", "GPU", "the study, or words after --"]
     assert sources == expected
-
-
-@pytest.mark.parametrize(("words", "flag"), [((), "--memory-efficient-fp16"), (("--optimizer", "adam"), "--fp16")])
-def test_fused_adam_keeps_the_float32_copy(tmp_path: Path, words: Words, flag: str) -> None:
-    run = made("ptb", tmp_path, train_flags=words)
-    command = run.train_command()
-    assert [word for word in command if str(word).endswith("fp16")] == [flag]
-    assert run.digest(Jobs(tmp_path)) == made("ptb", tmp_path, Machine(0), train_flags=words).digest(Jobs(tmp_path))
 
 
 def test_a_gpu_does_not_wait_for_its_batches_and_the_training_stays_the_same(tmp_path: Path) -> None:
@@ -100,35 +81,6 @@ def test_the_fused_forms_resume_a_training_with_fairseqs_own(name: str, tmp_path
     assert run.digest(data) != replace(run, options=RunOptions(train_flags=("--lr", "1"))).digest(data)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "arch", "variant"),
-    [
-        ("wmt14_en_de", "dlstm_wmt_en_de", None),
-        ("wmt14_en_de", "ode_transformer_euler_wmt_en_de", "xu_2020"),
-        ("wmt14_en_fr", "dlstm_wmt_en_de", None),
-        ("wmt15_cs_en", "dlstm_wmt_en_de", None),
-    ],
-)
-def test_systems_of_the_depth_wise_lstm_are_scored_with_whole_compounds(recipe: str, arch: str, variant) -> None:
-    run = made(recipe, arch=arch, variant=variant)
-    score = run.score_command(run.recipe.score[0], "test")
-    assert value(score, "--tokenize") == "none"
-    assert not {"--compound-split", "--flavour", "--detokenize"} & set(score)
-    assert not (run.recipe.corpus.test_text or run.recipe.corpus.text).split_dashes
-    assert run.recipe.generate["lenpen"] == 0
-
-
-def test_references() -> None:
-    """Of several translators; and in the log, where the validation set is a part of the training text."""
-    run = made("nist_zh_en")
-    command = run.score_command(run.recipe.score[0], "test")
-    start = command.index("--references") + 1
-    assert [Path(path).name for path in command[start:-1]] == ["test.en", *(f"tokens{n}.test.en" for n in (1, 2, 3))]
-    run = made("iwslt14_de_en")
-    assert "--references" not in run.score_command(run.recipe.score[0], "valid")
-    assert "--references" in run.score_command(run.recipe.score[0], "test")
-
-
 def test_a_short_run_decodes_and_scores_the_first_sentences(tmp_path: Path) -> None:
     run = made("multi30k_en_de", tmp_path, minutes=2.0)
     assert made("multi30k_en_de", tmp_path, minutes=5.0).first_sentences is None
@@ -149,13 +101,6 @@ def test_a_short_run_decodes_and_scores_the_first_sentences(tmp_path: Path) -> N
     decode, score = run.decode_command("test"), run.score_command(run.recipe.score[0], "test")
     assert (decode[1], value(decode, "--dataset-impl")) == (run.first_sentences, "raw")
     assert value(score, "--references") == str(run.first_sentences / "test.de")
-
-
-def test_outputs_are_limited_by_the_source_unless_the_recipe_says_otherwise() -> None:
-    decode = made("multi30k_en_de").decode_command("test")
-    assert (value(decode, "--max-len-a"), value(decode, "--max-len-b")) == ("2.0", "50")
-    decode = made("cnn_dm").decode_command("test")
-    assert ("--max-len-a" in decode, value(decode, "--max-len-b")) == (False, "140")
 
 
 # -- runs ---------------------------------------------------------------------------------------------------------
@@ -321,17 +266,6 @@ def test_checkpoints_can_be_deleted_once_they_are_averaged(trained, capsys) -> N
     assert len(ran) == commands_of_evaluation
 
 
-def test_checkpoints_deleted_before_they_are_averaged_are_missed(trained, capsys) -> None:
-    run, ran = trained
-    shutil.rmtree(run.checkpoints)
-    assert run_experiment.existing_scores(run) is None
-    assert "left out, " in capsys.readouterr().out
-    with pytest.raises(UserError, match="checkpoints: no checkpoint; ode-transformer train makes it"):
-        run_experiment.evaluate(run)
-    run_experiment.train(run)
-    assert ran == ["fairseq-train"]
-
-
 VALIDATION = '2026-01-01 00:00:00 | INFO | valid | {{"epoch": 1, "valid_loss": "{}", "valid_num_updates": "{}"}}\n'
 
 
@@ -363,11 +297,3 @@ def test_the_lowest_validation_loss_decides_between_average_last_and_best(traine
         run_experiment._write_model(run, until=None)
     assert (run.folder / "average.log").read_text().splitlines()[-1] == f"{run.model_path}: {line}"
     assert ("ode-transformer checkpoint_best.pt" in ran) == line.startswith("best")
-
-
-@pytest.mark.parametrize(("updates", "is_short"), [(1999, True), (2000, False)])
-def test_a_training_that_ends_within_its_warm_up_is_named(tmp_path: Path, capsys, updates: int, is_short: bool) -> None:
-    with made("multi30k_en_de", tmp_path).training_progress() as progress:
-        progress(VALIDATION.format(5, updates))
-    warning = f"training ended at update {updates}, within its warm-up of 2000 updates: train longer"
-    assert (warning in capsys.readouterr().out) == is_short

@@ -13,7 +13,6 @@ from forked_commands import run_quickly
 from gec_stand_in import m2_text
 
 from ode_transformer.cli import main
-from ode_transformer.lab.recipes.own_recipe import TextCounts, plan_training
 from ode_transformer.support.files import lock_directory
 from ode_transformer.support.jobs import Manifest
 
@@ -132,56 +131,6 @@ def test_changed_files_are_prepared_again(tmp_path: Path, monkeypatch, capsys) -
     assert Manifest(output / "mine").entries() == description
     text.unlink()  # what is prepared stays usable without the raw files
     assert prepared_lines() == (len(PAIRS) - 2, True)
-
-
-def test_the_numbers_follow_from_the_text() -> None:
-    small, large = TextCounts(3_000, (190_000, 200_000), 80), TextCounts(4_000_000, (7 * 10**8, 7 * 10**8), 2_000)
-    plan = plan_training(small)
-    assert plan.pieces == round(30 * 390_000 ** (1 / 3)) + 80
-    assert (plan.tokens_per_update, plan.updates, plan.warmup) == (512, math.ceil(40 * 50_000 / 512), 390)
-    assert (plan.scale.suffix, plan.scale.learning_rate) == ("tiny", 0.003)
-    plan = plan_training(large)
-    assert (plan.pieces, plan.tokens_per_update, plan.updates, plan.warmup) == (32_000, 32_768, 50_000, 4_000)
-    assert plan.scale.suffix == "wmt_en_de"
-
-
-def test_without_a_test_set_and_with_a_chosen_architecture(tmp_path: Path, capsys) -> None:
-    words = write_texts("translation", tmp_path)
-    path = tmp_path / "mine.yaml"
-    assert main(["new", str(path), *words[:6], "--arch", "macaron_iwslt_de_en"]) == 0
-    assert "no --test: the scores will be those of the validation text" in capsys.readouterr().out
-    recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert recipe["corpus"]["test"] == {"valid": recipe["corpus"]["valid"]}
-    assert (recipe["arch"], recipe["train"]["lr"]) == ("macaron_iwslt_de_en", 0.001)
-    assert "threads" not in recipe
-    big = tmp_path / "big.yaml"
-    assert main(["new", str(big), *words[:6], "--arch", "ode_transformer_rk2_wmt_en_de_big"]) == 0
-    assert yaml.safe_load(big.read_text(encoding="utf-8"))["train"]["lr"] == 0.002
-    assert main(["new", str(path), *words]) == 2
-    assert f"{path}: exists already" in capsys.readouterr().err
-
-
-def test_every_architecture_has_the_size_and_ctranslate2_one_that_it_can_run(tmp_path: Path, capsys) -> None:
-    words = write_texts("translation", tmp_path)
-    for number, choice in enumerate((["--for", "ctranslate2"], ["--arch", "macaron_tiny"])):
-        path = tmp_path / f"{number}.yaml"
-        assert main(["new", str(path), *words[:6], *choice]) == 0
-        assert ": 1 + 3 layers, " in capsys.readouterr().out
-    for arch, logs in (("ode_transformer_rk4_tiny", True), ("transformer_tiny", False)):  # fairseq's logs no layers
-        dry = ["reproduce", str(path), "--arch", arch, "--dry-run", "--output", str(tmp_path / "runs"), "--gpus", "0"]
-        assert main(dry) == 0
-        assert ("--log-depth-interval 100" in capsys.readouterr().out) == logs
-    assert yaml.safe_load((tmp_path / "0.yaml").read_text())["arch"] == "ode_transformer_ones_tiny"
-    assert main(["new", str(tmp_path / "text"), *write_texts("text", tmp_path), "--for", "ctranslate2"]) == 2
-    assert "--for ctranslate2: it takes no language model" in capsys.readouterr().err
-
-
-def test_a_file_that_stands_for_several_texts_is_named(tmp_path: Path, capsys) -> None:
-    _, english, german, *_ = write_texts("translation", tmp_path)
-    both = ["--train", english, german, "--valid", english, english]
-    assert main(["new", str(tmp_path / "mine"), *both]) == 0
-    warning = f"warning: {english}: the same file for --train en and --valid en and --valid de\n"
-    assert capsys.readouterr().err.endswith(warning)
 
 
 def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys) -> None:

@@ -2,8 +2,8 @@
 
 from ode_transformer.lab.metrics.metric import Score
 from ode_transformer.lab.recipes.options import find_recipe
-from ode_transformer.lab.recipes.published import comparison_table, published_table
-from ode_transformer.lab.recipes.recipe import PublishedResult, read_recipe
+from ode_transformer.lab.recipes.published import comparison_table
+from ode_transformer.lab.recipes.recipe import read_recipe
 from ode_transformer.support import commands
 
 
@@ -26,18 +26,3 @@ def test_results_beside_the_published_ones() -> None:
     # Other flags are not the published system.
     assert "Wu et al." not in comparison_table(own, None, [*size, "--dropout", "0.2"], {None: bleu(40.0)})
     assert "Wu et al." not in comparison_table(own, None, [], {None: bleu(40.0)})
-
-
-def test_a_whole_published_table() -> None:
-    """The mean of the seeds beside the published score, where there is one."""
-    plain, deep = (
-        PublishedResult(table="A, Table 1", system=name, arch=name, scores=scores)
-        for name, scores in (("plain", {"BLEU": 41.02}), ("deep", {}))
-    )
-    table = published_table([(plain, [bleu(40.0), bleu(42.0)]), (deep, [bleu(39.5)])])
-    assert table.splitlines() == [
-        "| A, Table 1 | BLEU | published |",
-        "|---|---:|---:|",
-        "| plain | 41.00 | 41.02 |",
-        "| deep | 39.50 |  |",
-    ]

@@ -21,17 +21,6 @@ def plan(task: str = "text", target: str | None = None, scheme: str | None = Non
     return Quickstart(RunOptions(output=Path("quickstart"), **options), task, target, scheme).experiment()
 
 
-def test_defaults() -> None:
-    experiment = plan()
-    assert experiment.data.languages == ("en", "de")
-    assert experiment.recipe.arch == "ode_transformer_normalized_tiny"
-    assert experiment.recipe.train["encoder-layers"] == 1
-    assert experiment.recipe.train["ode-coefficients"] == "tableau"
-    assert (experiment.last_update(), plan(minutes=5).last_update()) == (4100, None)
-    assert experiment.folder == Path("quickstart/en-de/ode_transformer_normalized_tiny")
-    assert plan(target="fr").folder == Path("quickstart/en-fr/ode_transformer_normalized_tiny")
-
-
 @pytest.mark.parametrize(
     ("options", "arch", "flags"),
     [

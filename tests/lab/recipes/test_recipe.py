@@ -120,12 +120,3 @@ def test_what_cuts_the_source_in_training_cuts_it_in_decoding(name: str) -> None
     recipe = read_recipe(find_recipe(name))
     for flag in ("truncate-source", "max-source-positions"):
         assert recipe.train.get(flag) == recipe.generate.get(flag)
-
-
-def test_the_results_of_a_recipe_have_a_folder_of_their_own(tmp_path: Path) -> None:
-    recipe = read_recipe(find_recipe("multi30k_en_de"))
-    options = RunOptions(output=tmp_path / "experiments")
-    assert recipe_data(recipe, "multi30k_en_de", options).owner == "multi30k_en_de"
-    assert recipe_data(recipe, str(find_recipe("multi30k_en_de")), options).owner == "multi30k_en_de"
-    own = recipe_data(recipe, str(tmp_path / "mine" / "a.yaml"), options)
-    assert (own.folder, own.owner) == (tmp_path / "experiments" / "a", "../../mine/a.yaml")

@@ -119,20 +119,6 @@ def test_fairseq_takes_every_command_and_the_training_can_go_its_way(name: str) 
                 assert getattr(args, flag.replace("-", "_")) == value, flag
 
 
-@pytest.mark.parametrize("name", ["wmt14_en_de", "wmt15_cs_en"])
-def test_deep_lstms_are_listed_with_an_open_gate_too(name: str) -> None:
-    deep = [e for e in recipe_of(name).expected if e.arch.startswith("dlstm") and "encoder-layers" in e.flags]
-    with_gate = [entry for entry in deep if entry.variant == "open_gate"]
-    assert [(e.flags, e.scores) for e in with_gate] == [(e.flags, e.scores) for e in deep if e.variant is None]
-    gates = [vars(read(published(name, entry))) for entry in with_gate]
-    assert [(gate["dlstm_forget_bias"], gate["dlstm_first_cell"]) for gate in gates] == [(2.0, "embedding")] * 3
-
-
-def test_the_release_of_the_readme_has_larger_batches_and_fewer_epochs() -> None:
-    made = experiment("wmt14_en_de", "ode_transformer_rk2_wmt_en_de_big", variant="readme")
-    assert (made.recipe.tokens_per_update, read(made).max_epoch) == (131_072, 20)
-
-
 # -- models -------------------------------------------------------------------------------------------------------
 
 
@@ -253,13 +239,6 @@ def test_no_encoder_starts_with_numbers_that_fp16_cannot_keep(name: str) -> None
     ]
     systems += [(entry.arch, entry.variant, entry.flags) for entry in recipe.expected if entry.arch in ours]
     assert [system for system in systems if state_of(recipe, *system) > 100] == []
-
-
-@pytest.mark.parametrize("coefficients", ["tableau", "ones", "gate"])
-def test_layer_outputs_without_a_layer_history_grow(coefficients: str) -> None:
-    """Narrow models do as those of the papers' width, which start with up to 1,570; with coefficients 1 with 27,404."""
-    flags: Flags = {"ode-function": "layer-output", "encoder-layer-history": "none", "ode-coefficients": coefficients}
-    assert state_of(recipe_of("wmt14_en_de"), "ode_transformer_rk2_wmt_en_de", None, flags) > 900
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -3,7 +3,6 @@
 import errno
 import io
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -108,20 +107,6 @@ def test_losses_are_read_and_nothing_else() -> None:
     ]
     broken = ("chatter", '{"train_loss": "8", "train_num_updates": "100"}', '{"loss": "x", "num_updates": "5"}')
     assert not any(map(loss_report, broken))
-
-
-def test_the_time_that_is_left_is_at_most_that_to_the_last_update(capsys: pytest.CaptureFixture[str]) -> None:
-    for minutes, expected in ((math.inf, 10.0), (11.0, 9.5), (60.0, 10.0)):
-        TrainingProgress(minutes, last_update=1000)(inner(ups="1.5"))
-        assert capsys.readouterr().out == f"  {expected} minutes left  update 100 of 1,000  loss 8.25\n"
-
-
-def test_a_training_that_the_clock_ends_says_its_share_of_the_updates(capsys: pytest.CaptureFixture[str]) -> None:
-    for minutes in (1.5, 60.0):
-        with TrainingProgress(minutes, last_update=1000) as progress:
-            progress(inner())
-        share = "stopped by --minutes after 100 of 1,000 updates: 10%\n"
-        assert (share in capsys.readouterr().out) == (minutes == 1.5)
 
 
 def test_a_validation_shows_a_sample_translation(capsys: pytest.CaptureFixture[str]) -> None:

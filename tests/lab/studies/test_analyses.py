@@ -61,12 +61,3 @@ def test_files_of_the_runs_are_filled_in(tmp_path: Path, capsys: pytest.CaptureF
         f"ode-transformer analyse outputs {models} --data D/data-bin --output S/references",
         f"ode-transformer analyse error-types {logs} --gold D/corpus/test.m2",
     ]
-
-
-def test_further_references_of_the_test_set_are_given(capsys: pytest.CaptureFixture[str]) -> None:
-    """Reformer's Figure 3 for Zh-En has the four references of Table 2."""
-    words = ["reformer_analysis", "--setting", "zh_en", "--seeds", "1", "--dry-run", "--gpus", "0", "--output", "out"]
-    assert main(["study", *words]) == 0
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if " analyse outputs " in line)
-    further = " ".join(f"out/nist_zh_en/corpus/tokens{number}.test.en" for number in (1, 2, 3))
-    assert line.endswith(f" --more-references {further}")

@@ -11,22 +11,6 @@ from tiny_wheels import make_wheel, pronouncing_dictionary
 
 from ode_transformer.cli import main
 from ode_transformer.lab.analysis.training_log import read_log
-from ode_transformer.lab.studies.measure_scaling import gradient_table
-
-LOSSES = {1: {"base": 4.0, "l+2": 3.9, "w+2": 4.02}, 7: {"base": 4.1, "l+2": 3.8, "w+2": 4.0}}
-
-
-def test_gradients_are_positive_where_the_larger_model_is_better() -> None:
-    text, gradients = gradient_table(LOSSES, 2)
-    assert gradients == pytest.approx(((0.05 + 0.15) / 2, (-0.01 + 0.05) / 2))
-    rows = text.splitlines()
-    assert rows[0] == "| seed | loss, base | loss, l+2 | loss, w+2 | L'_l | L'_w |"
-    assert rows[2:] == [
-        "| 1 | 4.00000 | 3.90000 | 4.02000 | 0.05000 | -0.01000 |",
-        "| 7 | 4.10000 | 3.80000 | 4.00000 | 0.15000 | 0.05000 |",
-        "| mean ± standard error |  |  |  | 0.10000 ± 0.05000 | 0.02000 ± 0.03000 |",
-    ]
-    assert all(row.count("|") == 7 for row in rows)
 
 
 def arguments(text: Text, output: Path) -> list[str]:

@@ -1,7 +1,5 @@
 """Tables, numbers and plots of runs that were made up."""
 
-import csv
-import io
 import re
 from pathlib import Path
 
@@ -61,15 +59,6 @@ def test_table() -> None:
         "| deep (control: equal compute) | 1,000 | 1.50 | 1 | 9.00 | -2.00 |  |",
         f"| $new$ | 1,000 | 1.50 | 3 | 21.00 ± 1.00 | {compare_systems(VALUES, 'plain', 'PER')['$new$']} |  |",
     ]
-
-
-def test_numbers() -> None:
-    rows = list(csv.DictReader(io.StringIO(made_up(LAYERS).csv())))
-    assert len(rows) == 14
-    assert rows[3] == {
-        **{"system": "deep", "control": "compute", "layers": "1", "seed": "1", "parameters": "1000"},
-        **{"operations": "75", "updates": "8", "minutes": "1.25", "PER": "9.0"},
-    }
 
 
 @pytest.mark.parametrize("axis", [None, LAYERS, LAYERS.model_copy(update={"plot": "parameters"})])

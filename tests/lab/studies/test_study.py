@@ -1,7 +1,6 @@
 """What a study's file may say, and what is trained for it."""
 
 import argparse
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 import yaml
 from models_for_tests import count_parameters, model_key
 
-from ode_transformer.cli import main
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.studies import find_study, study_names
 from ode_transformer.lab.studies.study import read_study
@@ -96,22 +94,6 @@ def test_published_scores_of_another_training_are_left_out(tmp_path: Path) -> No
     assert {key: entry.scores for key, entry in published.items()} == {("Macaron Net", 0): {"BLEU": 28.9}}
 
 
-@pytest.mark.parametrize(
-    ("words", "changes", "complaint"),
-    [
-        ([None, "--setting", "nowhere"], {}, "--setting nowhere: the settings of "),
-        ([None, "--systems", "RK3"], {}, "no row of the study at paper matches; it has plain, 6 | deep, 6 | RK2"),
-        ([None], {"systems": [*SMALL["systems"][:1], {**SMALL["systems"][1], "flags": {"no-flag": 1}}]}, "--no-flag"),
-    ],
-)
-def test_a_wrong_command(words: list, changes: dict, complaint: str, tmp_path: Path, capsys) -> None:
-    path = written(tmp_path, **changes)
-    command = ["study", *(str(word or path) for word in words)] + ["--output", str(tmp_path / "out"), "--gpus", "0"]
-    assert main(command) == 2
-    assert complaint in capsys.readouterr().err.splitlines()[-1]
-    assert not list(tmp_path.rglob("results.*"))
-
-
 # -- those of configs/studies -------------------------------------------------------------------------------------
 
 
@@ -162,15 +144,3 @@ def test_controls_cost_what_they_say(name: str, setting: str, tmp_path: Path) ->
             assert abs(ratio - 1) < 0.2, (setting, system, control, ratio)
             compared.add(control)
     assert compared == set(controls)
-
-
-def test_validations_of_a_language_model_count(tmp_path: Path) -> None:
-    """Its criterion reports no loss beside its own."""
-    runs = StudyRuns(read_study(find_study("does_it_help_lm")), "short", RunOptions(output=tmp_path, gpus=0))
-    row = runs.rows[0]
-    (experiment,) = runs.experiments(row, [1])
-    experiment.folder.mkdir(parents=True)
-    reports = [{"epoch": 1, "valid_loss": loss, "valid_num_updates": updates} for updates, loss in ((10, 5), (20, 4))]
-    lines = [f"2026-11-25 10:00:00 | INFO | valid | {json.dumps(report)}\n" for report in reports]
-    (experiment.folder / "train.log").write_text("".join(lines))
-    assert runs.run_results(row, experiment, {}, 1, 1).validations == [(10, 32), (20, 16)]

@@ -1,17 +1,12 @@
 """Gradient norms by layer: the right tensors, the right loss, and a command that says them."""
 
-import csv
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import binarise
 from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import nn
 
-from ode_transformer.cli.command import main
 from ode_transformer.lab.analysis.depth.gradient_norms import gradient_norms
 from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood
 
@@ -77,23 +72,3 @@ def test_batches_are_averaged_and_padding_has_no_part() -> None:
     assert float(negative_log_likelihood(model, first, PAD)) == pytest.approx(-float(likelihoods.mean()))
     assert not any(module._forward_pre_hooks for module in model.modules())
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def command(folder: Path, *options: object) -> int:
-    path = folder / "model.pt"
-    return main(["analyse", "gradient-norms", f"a={path}", f"b={path}", "--data", str(folder), *map(str, options)])
-
-
-def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = shutil.copytree(untrained.parent, tmp_path / "model")
-    binarise(folder, "few", [("▁The s", "▁D er"), ("s s s", "e e e")])
-    table, picture = tmp_path / "norms.csv", tmp_path / "norms.png"
-    assert command(folder, "--split", "few", "--csv", table, "--output", picture) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["a encoder", "a decoder", "b encoder", "b decoder"]
-    rows = list(csv.DictReader(table.open()))
-    printed = [float(number) for line in lines for number in line.split(":")[1].split()]
-    assert [float(row["gradient_norm"]) for row in rows] == pytest.approx(printed, rel=0.01)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert command(folder, "--split", "absent") == 2
-    assert "Dataset not found: absent" in capsys.readouterr().err

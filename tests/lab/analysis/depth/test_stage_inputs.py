@@ -1,16 +1,12 @@
 """What the stages of a step read and add: by definition, without padding, and by the command."""
 
-import csv
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import make_language_model
 from models_for_tests import PAD, batch, small_model
 from torch import Tensor
 
-from ode_transformer.cli.command import main
 from ode_transformer.lab.analysis.depth.stage_inputs import stage_inputs
 from ode_transformer.models.layer_hooks import removed_afterwards, see_layer_inputs
 from ode_transformer.nn import Layer
@@ -45,21 +41,3 @@ def test_by_definition(size: float, steps: int, monkeypatch: pytest.MonkeyPatch)
     for stage, point in zip(found, (y, second_point), strict=True):
         expected = means(y, point, size * point @ A.T, first)
         assert [stage.moved, stage.increment, stage.cosine] == pytest.approx(expected, rel=1e-5)
-
-
-def command(folder: Path, *options: object) -> int:
-    return main(["analyse", "stage-inputs", f"one={folder / 'model.pt'}", "--data", str(folder), *map(str, options)])
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_language_model(tmp_path)
-    numbers = tmp_path / "stages.csv"
-    assert command(tmp_path, "--sentences", 3, "--csv", numbers) == 0
-    title, columns, *lines = capsys.readouterr().out.splitlines()
-    assert title == "one:"
-    assert columns.split() == ["block", "stage", "|z-y|/|y|", "|hF|/|y|", "cosine", "of", "F", "and", "F_1"]
-    rows = list(csv.DictReader(numbers.open()))
-    assert [line.split()[:4] for line in lines] == [[*row["block"].split(), row["stage"]] for row in rows]
-    for line, row in zip(lines, rows, strict=True):
-        written = f"{float(row['moved']):.3g} {float(row['increment']):.3g} {float(row['cosine']):.3f}"
-        assert line.split()[4:] == written.split()

@@ -8,7 +8,6 @@ from models_for_tests import PAD, batch, small_model, teacher_forced
 
 from ode_transformer.lab.analysis.depth.coefficients import StageWeights, stage_weights, table
 
-SENTENCES = [("▁The s", "▁D er"), ("s s s", "e e e")]
 SOURCE, PREVIOUS = batch([6, 3, 4]), teacher_forced(batch([5, 7, 2], seed=1))
 
 
