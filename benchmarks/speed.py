@@ -71,7 +71,7 @@ def measure_systems(
     }
     built = {name: build(name) for name in results if any(name in turn for turn in turns.values())}
     for name in turns.get("train", ()):
-        if not SYSTEMS[name].options.get("compile") and not SYSTEMS[name].recorded:
+        if not SYSTEMS[name].recorded:
             results[name]["operations"] = built[name].operations()
     for kind, turn in turns.items():
         for name in turn if kind == "decode" else ():
@@ -85,7 +85,7 @@ def measure_systems(
                 for key, value in seconds.items() if number >= warmup else ():
                     results[name].setdefault(key, []).append(value)
         for name in turn if kind == "train" else ():
-            if not SYSTEMS[name].options.get("compile") and not SYSTEMS[name].recorded:
+            if not SYSTEMS[name].recorded:
                 results[name]["kernels"] = built[name].kernels()
     return results
 

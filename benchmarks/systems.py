@@ -74,10 +74,6 @@ SYSTEMS: dict[str, System] = {
         "ode_transformer_rk4", {"encoder_layers": 6, "checkpoint_activations": True}, ("train", "memory")
     ),
     **{
-        f"{name}-6-compiled": replace(_ode_transformer(6, name, compile=True), measures=("train",))
-        for name in ("euler", "rk2", "rk4")
-    },
-    **{
         f"{name}-6-recorded": replace(_ode_transformer(6, name), measures=("train",), recorded=True)
         for name in ("euler", "rk2", "rk4")
     },
@@ -101,7 +97,6 @@ COMPARISONS = {
     "train": (
         *("rk2-3/fairseq-3", "euler-6/fairseq-6", "euler-6-plain/fairseq-6", "euler-6/euler-6-unfused"),
         *("rk2-6/fairseq-12", "rk2-gate-6/fairseq-12", "rk4-6/fairseq-24", "euler-24/fairseq-24"),
-        *("euler-6-compiled/fairseq-6", "rk2-6-compiled/fairseq-12", "rk4-6-compiled/fairseq-24"),
         *("euler-6-recorded/fairseq-6", "rk2-6-recorded/fairseq-12", "rk4-6-recorded/fairseq-24"),
         *("euler-6-recorded/euler-6", "rk2-6/euler-6", "rk2-6/euler-12", "rk2-gate-6/euler-12", "rk4-6/euler-24"),
         *("rk4-6-recompute/rk4-6", "dlstm-6/euler-6-plain", "reformer-fast-5/fairseq-6"),

@@ -27,7 +27,7 @@ def option_rows() -> dict[str, Fields]:
     rows: dict[str, Fields] = {}
     for name, option in DepthChoice.options().items():
         for value in option.samples()[1:] if name not in ("scheme", "coefficients") else ():
-            title = option.words if value is True else f"{option.words} `{value}`"
+            title = option.title if value is True else f"{option.title} `{value}`"
             rows[title] = DepthChoice().change(option, value)
     return rows
 

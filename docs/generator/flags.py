@@ -84,10 +84,15 @@ def architecture_options() -> dict[str, dict[str, Any]]:
 
 def added_actions(ours: tuple[str, ...], theirs: tuple[str, ...]) -> Iterator[argparse.Action]:
     """Yield the options that fairseq-train has with the words ``ours`` and lacks with ``theirs``."""
-    from ode_transformer.models.fairseq_parser import parser_for
+    from fairseq import options
 
-    names = set(parser_for("fairseq-train", theirs)._option_string_actions)
-    for action in parser_for("fairseq-train", ours)._actions:
+    import ode_transformer.models  # noqa: F401  (registers the architectures)
+
+    parsers = options.get_training_parser(), options.get_training_parser()
+    for parser, words in zip(parsers, (ours, theirs), strict=True):  # adds the options of an architecture
+        options.parse_args_and_arch(parser, ["data", *words], parse_known=True)
+    names = set(parsers[1]._option_string_actions)
+    for action in parsers[0]._actions:
         is_added = action.option_strings and names.isdisjoint(action.option_strings)
         if is_added and action.help is not argparse.SUPPRESS:  # of one stack, see the introduction
             yield action

@@ -91,8 +91,8 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         expected = expected or descriptions
         if different := sorted(name for name, _ in descriptions.items() ^ expected.items()):
             name = different[0]
-            own, first = (one_line(parameters.get(name, "absent")) for parameters in (descriptions, expected))
-            raise UserError(f"{path}: {name} is {own}, but {first} in {paths[0]}")
+            description, first = (one_line(parameters.get(name, "absent")) for parameters in (descriptions, expected))
+            raise UserError(f"{path}: {name} is {description}, but {first} in {paths[0]}")
         try:
             check_finite(state["model"])
         except UserError as error:

@@ -84,6 +84,6 @@ def _join_moments(optimizer: dict[str, Any], parameters: Mapping[str, Tensor]) -
             if isinstance(moment, Tensor) and moment.dim():
                 if moment.shape != parameters[parts[0]].shape:
                     raise UserError("the optimizer's state is of an earlier version: add --reset-optimizer")
-                entry[key] = join(name, {part: entries[part][key] for part in parts})
+                entry[key] = join(name, {piece: entries[piece][key] for piece in parts})
         optimizer["state"][number] = entry
     group["params"] = list(range(len(sources)))

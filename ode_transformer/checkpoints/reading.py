@@ -107,8 +107,8 @@ def dictionary_digests(task: Any) -> dict[str, str]:
     digests = {}
     for side in ("source", "target"):
         with suppress(NotImplementedError):  # a task without words, such as speech
-            if (words := getattr(task, f"{side}_dictionary")) is not None:
-                digests[side] = hashlib.sha256("\n".join(words.symbols).encode()).hexdigest()
+            if (dictionary := getattr(task, f"{side}_dictionary")) is not None:
+                digests[side] = hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
     return digests
 
 

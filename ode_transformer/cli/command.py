@@ -149,17 +149,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: the arguments without the program's name; ``sys.argv`` by default
     :return: exit status: the subcommand's own, 2 after an exception, 130 when interrupted
     """
-    words = list(sys.argv[1:] if argv is None else argv)
-    show_traceback = "--traceback" in words[: _own_length(words)]
+    command_line = list(sys.argv[1:] if argv is None else argv)
+    show_traceback = "--traceback" in command_line[: _own_length(command_line)]
     if show_traceback:
-        words.remove("--traceback")
-    name = words[0] if words and words[0] in COMMANDS else ""
+        command_line.remove("--traceback")
+    name = command_line[0] if command_line and command_line[0] in COMMANDS else ""
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
-        return run_command(words)
+        return run_command(command_line)
     except KeyboardInterrupt:
-        hint = "; the same command resumes" if {name, " ".join(words[:2])} & {*RESUMABLE} else ""
+        hint = "; the same command resumes" if {name, " ".join(command_line[:2])} & {*RESUMABLE} else ""
         print(f"ode-transformer {name}: interrupted{hint}", file=sys.stderr)
         return 130
     except (Exception, SystemExit) as error:
@@ -187,7 +187,7 @@ def error_message(error: BaseException) -> str:
     return one_line(f"{type(error).__name__}: {error}", MAX_MESSAGE) + " (--traceback shows where)"
 
 
-def run_command(words: Sequence[str]) -> int:
+def run_command(command_line: Sequence[str]) -> int:
     """Parse a command line and run its subcommand; ``args.words`` records the command line."""
     parser = argparse.ArgumentParser(
         prog="ode-transformer",
@@ -195,10 +195,10 @@ def run_command(words: Sequence[str]) -> int:
         epilog="With --traceback, before any --, an error shows where it arose.",
     )
     parser.add_argument("--version", action="version", version=f"ode-transformer {__version__}")
-    subparser, source = add_commands(parser, COMMANDS, words)
+    subparser, source = add_commands(parser, COMMANDS, command_line)
     if not source:
-        parser.parse_args(words)  # ends with an error or the help
-    args = parse(parser, subparser, words)
+        parser.parse_args(command_line)  # ends with an error or the help
+    args = parse(parser, subparser, command_line)
     check_output_files(args)
     use_package(args.user_dir)
     status: int = importlib.import_module(f"ode_transformer.{source}").run(args)
@@ -230,7 +230,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 def add_commands(
-    parser: argparse.ArgumentParser, table: Mapping[str, tuple[Any, str]], words: Sequence[str]
+    parser: argparse.ArgumentParser, table: Mapping[str, tuple[Any, str]], command_line: Sequence[str]
 ) -> tuple[argparse.ArgumentParser, str]:
     """Add the commands of a table, and the arguments of the one that the words name.
 
@@ -241,17 +241,17 @@ def add_commands(
         example = f"  {parser.prog} {command} {EXAMPLES.get(command, '')}".rstrip()
         description = f"{summary[0].upper()}{summary[1:]}. Example:\n{example}"
         subparsers.add_parser(command, help=summary, description=description, formatter_class=HelpFormatter)
-    if not words or words[0] not in table:
-        if words and not words[0].startswith("-"):
-            similar = did_you_mean(words[0], table)
-            parser.error(f"unknown command {words[0]}{similar}; there are {', '.join(table)}")
+    if not command_line or command_line[0] not in table:
+        if command_line and not command_line[0].startswith("-"):
+            similar = did_you_mean(command_line[0], table)
+            parser.error(f"unknown command {command_line[0]}{similar}; there are {', '.join(table)}")
         return parser, ""
-    source, subparser = table[words[0]][0], subparsers.choices[words[0]]
+    source, subparser = table[command_line[0]][0], subparsers.choices[command_line[0]]
     if not isinstance(source, str):
-        return add_commands(subparser, source, words[1:])
+        return add_commands(subparser, source, command_line[1:])
     if room := SLOW_ROOMS.get(source.rpartition(".")[0]):
         options = importlib.import_module(f"ode_transformer.{room}.arguments")
-        getattr(options, words[0].replace("-", "_"))(subparser)
+        getattr(options, command_line[0].replace("-", "_"))(subparser)
     else:
         importlib.import_module(f"ode_transformer.{source}").add_arguments(subparser)
     help_text = "package with your own schemes or architectures, as for fairseq (CONTRIBUTING.md)"
@@ -260,30 +260,30 @@ def add_commands(
 
 
 def parse(
-    parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser, words: Sequence[str]
+    parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser, command_line: Sequence[str]
 ) -> argparse.Namespace:
     """Parse a command line."""
-    namespace = argparse.Namespace(words=list(words))
+    namespace = argparse.Namespace(words=list(command_line))
     takes_train_flags = subparser.get_default("train_flags") is not None
     options = option_names(subparser)
-    names = [word.partition("=")[0] for word in words[: _own_length(words)]]
+    names = [word.partition("=")[0] for word in command_line[: _own_length(command_line)]]
     # Before argparse, which would miss the flag that was meant.
     if misspelt := [n for n in names if n.startswith("--") and not any(option.startswith(n) for option in options)]:
         subparser.error(unknown_arguments(misspelt, options))
     # Divided by hand, because argparse cannot assign words after -- if options stand between two positionals.
-    length = _own_length(words) if takes_train_flags else len(words)
-    args, unknown = parser.parse_known_args(words[:length], namespace)
+    length = _own_length(command_line) if takes_train_flags else len(command_line)
+    args, unknown = parser.parse_known_args(command_line[:length], namespace)
     if takes_train_flags:
         unknown += args.train_flags
-        args.train_flags = tuple(words[length + 1 :])
+        args.train_flags = tuple(command_line[length + 1 :])
     if unknown:
         subparser.error(unknown_arguments(unknown, options))
     return args
 
 
-def _own_length(words: Sequence[str]) -> int:
+def _own_length(command_line: Sequence[str]) -> int:
     """Return the number of words before ``--``."""
-    return words.index("--") if "--" in words else len(words)
+    return command_line.index("--") if "--" in command_line else len(command_line)
 
 
 def check_output_files(args: argparse.Namespace) -> None:

@@ -69,15 +69,15 @@ class Hypotheses:
         :param log_probs: of all words, [R, words]
         """
         so_far = self.scores[:, step - 1] if step else None
-        totals, words, beams = best_continuations(log_probs, so_far, len(self.sentences), self.beam)
-        return Continuations(totals, words, self._first_rows[: len(self.sentences)] + beams)
+        totals, next_words, beams = best_continuations(log_probs, so_far, len(self.sentences), self.beam)
+        return Continuations(totals, next_words, self._first_rows[: len(self.sentences)] + beams)
 
-    def choose(self, found: Continuations, ends: Tensor) -> Continuations:
+    def choose(self, continuations: Continuations, ends: Tensor) -> Continuations:
         """Return the first k continuations that go on; where there are fewer, those that end take the vacant places.
 
         :param ends: which of them end, [B, n]; changed in place
         """
-        chosen, self.vacant = choose_continuations(found, ends, self.vacant)
+        chosen, self.vacant = choose_continuations(continuations, ends, self.vacant)
         return chosen
 
     def continue_by(self, chosen: Continuations, step: int) -> Tensor:
@@ -191,7 +191,7 @@ class BeamSearch(SequenceGenerator):
         search = self.recorded.search(self.model, encoder_outs, rules, capacity)
         search.run(encoder_outs, limits, first_token)
         power = self.len_penalty if self.normalize_scores else 0
-        return search.hypotheses(len(limits), lambda total, words: total / words**power)
+        return search.hypotheses(len(limits), lambda total, length: total / length**power)
 
     def _search_growing(
         self, net_input: dict[str, Tensor], lengths: Tensor, limits: Tensor, bounds: tuple[int, int], first_token: int
@@ -210,17 +210,17 @@ class BeamSearch(SequenceGenerator):
                 log_probs, weights = steps.scores(hypotheses.tokens, step)
                 self._forbid(log_probs, step, at_limit)
             hypotheses.keep_attention(weights, step)
-            found = hypotheses.continuations(log_probs, step)
-            ends, some_end, some_nan = self._ends(found, hypotheses)
+            continuations = hypotheses.continuations(log_probs, step)
+            ends, some_end, some_nan = self._ends(continuations, hypotheses)
             if some_nan:
-                found = hypotheses.continuations(log_probs.masked_fill(log_probs.isnan(), -math.inf), step)
-                ends, some_end, _ = self._ends(found, hypotheses)
+                continuations = hypotheses.continuations(log_probs.masked_fill(log_probs.isnan(), -math.inf), step)
+                ends, some_end, _ = self._ends(continuations, hypotheses)
             ended: list[int] = []  # numbers, among the sentences that are left
             if some_end:
-                ended = self._finalize(step, found.first(k).select(ends[:, :k]), hypotheses, limit, finalized)
+                ended = self._finalize(step, continuations.first(k).select(ends[:, :k]), hypotheses, limit, finalized)
             if len(ended) == len(hypotheses.sentences):
                 break
-            chosen = hypotheses.choose(found, ends)
+            chosen = hypotheses.choose(continuations, ends)
             if ended:
                 chosen = chosen.select(hypotheses.remove(ended))
             rows = hypotheses.continue_by(chosen, step)
@@ -228,16 +228,16 @@ class BeamSearch(SequenceGenerator):
                 steps.select(rows, bool(ended))
         return finalized
 
-    def _ends(self, found: Continuations, hypotheses: Hypotheses) -> tuple[Tensor, bool, bool]:
+    def _ends(self, continuations: Continuations, hypotheses: Hypotheses) -> tuple[Tensor, bool, bool]:
         """Tell which continuations end, [B, 2k], whether one of the first k does, and whether a score is not a number.
 
         The last two are read at once, since the program waits for a GPU when it reads.
         """
         k = self.beam_size
-        ends = found.words.eq(self.eos).logical_and_(found.totals.ne(-math.inf))
+        ends = continuations.words.eq(self.eos).logical_and_(continuations.totals.ne(-math.inf))
         ends[:, :k].gt_(hypotheses.vacant)  # true, and the place is not vacant
         # Among the best, what is not a number comes first.
-        *first_ends, some_nan = torch.cat([ends[:, :k], found.totals[:, :1].isnan()], dim=1).any(dim=0).tolist()
+        *first_ends, some_nan = torch.cat([ends[:, :k], continuations.totals[:, :1].isnan()], dim=1).any(dim=0).tolist()
         return ends, any(first_ends), some_nan
 
     def _finalize(
@@ -287,7 +287,7 @@ class BeamSearch(SequenceGenerator):
         if self.unk_penalty:
             log_probs[:, self.unk] -= self.unk_penalty
         if at_limit is not None:
-            for others in (log_probs[:, : self.eos], log_probs[:, self.eos + 1 :]):
-                others.masked_fill_(at_limit[:, None], -math.inf)
+            for forbidden in (log_probs[:, : self.eos], log_probs[:, self.eos + 1 :]):
+                forbidden.masked_fill_(at_limit[:, None], -math.inf)
         elif step < self.min_len:
             log_probs[:, self.eos] = -math.inf

@@ -60,10 +60,10 @@ class RecordedSearches:
     def pad(source: Tensor, lengths: Tensor, padding: int) -> tuple[Tensor, Tensor]:
         """Return a batch of the shape that searches have: the first sentence again, and padding in front of all."""
         rows, width = round_up_count(len(source)), -(-source.size(1) // _MULTIPLE) * _MULTIPLE
-        more = torch.zeros(rows, dtype=torch.long, device=source.device)
-        more[: len(source)] = torch.arange(len(source), device=source.device)
+        sentences = torch.zeros(rows, dtype=torch.long, device=source.device)
+        sentences[: len(source)] = torch.arange(len(source), device=source.device)
         front = source.new_full((rows, width - source.size(1)), padding)
-        return torch.cat([front, source[more]], dim=1), lengths[more]
+        return torch.cat([front, source[sentences]], dim=1), lengths[sentences]
 
     def search(self, model: Any, encoder_outs: Any, rules: SearchRules, capacity: int) -> "RecordedSearch":
         """Return the search for outputs of this shape, built if it is new.
@@ -111,7 +111,7 @@ class RecordedSearch:
         self.limits = torch.zeros(B, dtype=torch.long, device=device)
         self.vacant = torch.zeros(B, k, dtype=torch.bool, device=device)
         self.waits = torch.zeros(B, dtype=torch.bool, device=device)  # sentences that have ended
-        # Hypotheses that have ended, k of each sentence; place k takes what there is no room for.
+        # Hypotheses that have ended, k of each sentence; slot k takes what there is no room for.
         self.ended = torch.zeros(B, dtype=torch.long, device=device)  # their number
         self.ended_tokens = torch.zeros(B, k + 1, capacity + 1, dtype=torch.long, device=device)
         self.ended_scores = torch.zeros(B, k + 1, capacity, device=device)
@@ -141,21 +141,21 @@ class RecordedSearch:
         """
         numbers, lengths = self.ended[:count].tolist(), self.ended_lengths.tolist()
         tokens, sums = self.ended_tokens[:count].cpu(), self.ended_scores[:count].cpu()
-        found: Hypotheses = [[] for _ in range(count)]
+        hypotheses: Hypotheses = [[] for _ in range(count)]
         for sentence in range(count):
-            for place in range(numbers[sentence]):
-                length = lengths[sentence][place]
-                so_far = sums[sentence, place, :length]
-                found[sentence].append(
+            for rank in range(numbers[sentence]):
+                length = lengths[sentence][rank]
+                so_far = sums[sentence, rank, :length]
+                hypotheses[sentence].append(
                     {
-                        "tokens": tokens[sentence, place, 1 : length + 1],
+                        "tokens": tokens[sentence, rank, 1 : length + 1],
                         "score": score(so_far[-1], length),
                         "attention": torch.empty(0),
                         "alignment": torch.empty(0),
                         "positional_scores": torch.cat([so_far[:1], so_far[1:] - so_far[:-1]]),
                     }
                 )
-        return found
+        return hypotheses
 
     def _begin(self, encoder_outs: Any, limits: Tensor, first_token: int) -> None:
         for old, new in zip(self._outputs, _tensors(encoder_outs), strict=True):
@@ -194,22 +194,22 @@ class RecordedSearch:
         position, rules = self.inputs.position, self.rules
         log_probs, _ = self.model.forward_decoder(self.inputs.tokens, self.encoder_outs, self.states, rules.temperature)
         self._forbid(log_probs, position)
-        before = self.scores.index_select(1, (position - 1).clamp(min=0))[:, 0]
-        so_far = torch.where(position > 0, before, self.first_scores)  # [R]
-        totals, words, beams = best_continuations(log_probs, so_far, self.sentences, rules.beam)
-        found = Continuations(totals, words, self.first_rows + beams)
-        ends = words.eq(rules.end).logical_and_(totals.ne(-math.inf))  # [B, 2k]
+        last_scores = self.scores.index_select(1, (position - 1).clamp(min=0))[:, 0]
+        so_far = torch.where(position > 0, last_scores, self.first_scores)  # [R]
+        totals, next_words, beams = best_continuations(log_probs, so_far, self.sentences, rules.beam)
+        continuations = Continuations(totals, next_words, self.first_rows + beams)
+        ends = next_words.eq(rules.end).logical_and_(totals.ne(-math.inf))  # [B, 2k]
         ends[:, : rules.beam].gt_(self.vacant)  # true, and the place is not vacant
-        self._keep_ended(found.first(rules.beam), ends[:, : rules.beam], position)
+        self._keep_ended(continuations.first(rules.beam), ends[:, : rules.beam], position)
         self.vacant.logical_or_(self.waits[:, None])
-        chosen, vacant = choose_continuations(found, ends, self.vacant)
+        chosen, vacant = choose_continuations(continuations, ends, self.vacant)
         self.vacant.copy_(vacant.logical_or_(self.waits[:, None]))
-        rows, words = chosen.rows.flatten(), chosen.words.flatten()
-        for kept in (self.tokens, self.scores):
-            kept.copy_(kept.index_select(0, rows))
-        self.tokens.index_copy_(1, position + 1, words[:, None])
+        rows, next_words = chosen.rows.flatten(), chosen.words.flatten()
+        for table in (self.tokens, self.scores):
+            table.copy_(table.index_select(0, rows))
+        self.tokens.index_copy_(1, position + 1, next_words[:, None])
         self.scores.index_copy_(1, position, chosen.totals.view(-1, 1))
-        self.inputs.advance(words[:, None], rows)
+        self.inputs.advance(next_words[:, None], rows)
 
     def _forbid(self, log_probs: Tensor, position: Tensor) -> None:
         """Give words that cannot follow the score -inf, in place, and the unknown word its penalty."""
@@ -223,18 +223,18 @@ class RecordedSearch:
         at_limit = (position >= self.limits).repeat_interleave(rules.beam)  # [R]
         log_probs.masked_fill_(at_limit[:, None] & self.not_end, -math.inf)
 
-    def _keep_ended(self, found: Continuations, ends: Tensor, position: Tensor) -> None:
+    def _keep_ended(self, continuations: Continuations, ends: Tensor, position: Tensor) -> None:
         """Keep hypotheses that end, at most k of a sentence, which has then ended.
 
         :param ends: which of the continuations end, [B, k]
         """
         k = self.rules.beam
-        places = torch.where(ends, self.ended[:, None] + ends.cumsum(1) - 1, k).clamp_(max=k)  # [B, k]
-        tokens = self.tokens[found.rows].index_fill_(2, position + 1, self.rules.end)  # [B, k, L + 1]
-        scores = self.scores[found.rows].index_copy_(2, position, found.totals[..., None])  # [B, k, L]
-        self.ended_tokens.scatter_(1, places[..., None].expand_as(tokens), tokens)
-        self.ended_scores.scatter_(1, places[..., None].expand_as(scores), scores)
-        self.ended_lengths.scatter_(1, places, (position + 1).expand_as(places))
+        slots = torch.where(ends, self.ended[:, None] + ends.cumsum(1) - 1, k).clamp_(max=k)  # [B, k]
+        tokens = self.tokens[continuations.rows].index_fill_(2, position + 1, self.rules.end)  # [B, k, L + 1]
+        scores = self.scores[continuations.rows].index_copy_(2, position, continuations.totals[..., None])  # [B, k, L]
+        self.ended_tokens.scatter_(1, slots[..., None].expand_as(tokens), tokens)
+        self.ended_scores.scatter_(1, slots[..., None].expand_as(scores), scores)
+        self.ended_lengths.scatter_(1, slots, (position + 1).expand_as(slots))
         self.ended.add_(ends.sum(1)).clamp_(max=k)
         self.waits.logical_or_(self.ended.eq(k)).logical_or_(position >= self.limits)
 

@@ -34,7 +34,7 @@ class Continuations(NamedTuple):
         return Continuations(*(x[:, :count] for x in self))
 
 
-def choose_continuations(found: Continuations, ends: Tensor, vacant: Tensor) -> tuple[Continuations, Tensor]:
+def choose_continuations(continuations: Continuations, ends: Tensor, vacant: Tensor) -> tuple[Continuations, Tensor]:
     """Return the first k continuations that go on, and the places that those have taken that do not, [B, k].
 
     :param ends: which continuations end, [B, n]; changed in place
@@ -44,7 +44,7 @@ def choose_continuations(found: Continuations, ends: Tensor, vacant: Tensor) -> 
     ends[:, :beam].logical_or_(vacant)
     order = torch.arange(count, device=ends.device)
     ranks, chosen = torch.add(order, ends, alpha=count).topk(beam, dim=1, largest=False)  # [B, k]
-    return Continuations(*(x.gather(1, chosen) for x in found)), ranks >= count
+    return Continuations(*(x.gather(1, chosen) for x in continuations)), ranks >= count
 
 
 def best_continuations(
@@ -62,9 +62,9 @@ def best_continuations(
     """
     if scores is None:
         log_probs = log_probs[::beam]
-    per_sentence, words = len(log_probs) // sentences, log_probs.size(1)
-    count = min(2 * beam, per_sentence * words - 1)  # the padding is never one
-    values, indices = log_probs.topk(min(count, words))  # [B · k, n]
+    per_sentence, vocabulary = len(log_probs) // sentences, log_probs.size(1)
+    count = min(2 * beam, per_sentence * vocabulary - 1)  # the padding is never one
+    values, indices = log_probs.topk(min(count, vocabulary))  # [B · k, n]
     if scores is not None:
         values = values + scores[:, None]
     totals, positions = values.view(sentences, -1).topk(count)  # [B, 2k]

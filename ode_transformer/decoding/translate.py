@@ -278,8 +278,8 @@ def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:
     """Translate what is typed at a terminal, line by line, until Ctrl-D; a refused line does not end it."""
     source, target = hub.languages
     prompt = f"{source}> "
-    what = "a text to continue" if hub.continues else f"{source} to {target}, one sentence"
-    print_progress(f"{what} per line; Ctrl-D ends")
+    request = "a text to continue" if hub.continues else f"{source} to {target}, one sentence"
+    print_progress(f"{request} per line; Ctrl-D ends")
     while True:
         print_text(prompt, end="", file=sys.stderr)
         if not (typed := sys.stdin.buffer.readline()):

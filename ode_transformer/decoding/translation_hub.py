@@ -80,13 +80,13 @@ class TranslationHub(GeneratorHubInterface):
         :param progress: called with the number of sources of each batch that is done
         """
         a, b = length_limit(max_len_a, max_len_b)
-        words = self.task.target_dictionary
+        dictionary = self.task.target_dictionary
         generator = BeamSearch(
             self.models,
-            words,
+            dictionary,
             beam_size=beam,
             len_penalty=lenpen,
-            search_strategy=Sampling(words, sampling_topk) if sampling else None,
+            search_strategy=Sampling(dictionary, sampling_topk) if sampling else None,
             temperature=temperature,
             max_len_a=a + self.continues,
             max_len_b=b - self.continues,  # the end symbol at the beginning

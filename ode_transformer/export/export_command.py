@@ -78,9 +78,9 @@ def check_scores(model: TranslationModel, folder: Path, to: str) -> None:
     task, generator = model.task, torch.Generator().manual_seed(1)
     lengths = [min(length, *model.model.max_positions()) - 1 for length in BATCH_LENGTHS]
 
-    def sentence(words: Any, length: int) -> torch.Tensor:
-        numbers = torch.randint(words.nspecial, len(words), (length,), generator=generator)
-        return torch.cat([numbers, torch.tensor([words.eos()])])
+    def sentence(dictionary: Any, length: int) -> torch.Tensor:
+        numbers = torch.randint(dictionary.nspecial, len(dictionary), (length,), generator=generator)
+        return torch.cat([numbers, torch.tensor([dictionary.eos()])])
 
     sources = [sentence(task.source_dictionary, length) for length in lengths]
     targets = [sentence(task.target_dictionary, length) for length in reversed(lengths)]

@@ -35,8 +35,8 @@ def flatten(parameters: Sequence[Tensor]) -> FlatTensor:
     """Move the parameters into one flat tensor; each stays the same object with the same values."""
     flat = FlatTensor(parameters)
     torch._foreach_copy_(flat.parts, list(parameters))
-    for parameter, part in zip(parameters, flat.parts, strict=True):
-        parameter.data = part
+    for parameter, values in zip(parameters, flat.parts, strict=True):
+        parameter.data = values
     return flat
 
 

@@ -47,16 +47,16 @@ def _fewest_edges(counts: np.ndarray, multiple: int) -> tuple[list[int], float]:
         previous.append(totals.argmin(axis=0))
         least = totals.min(axis=0)
     chosen, last = [], len(edges) - 1
-    for before in reversed(previous):
+    for earlier in reversed(previous):
         chosen.append(int(edges[last]))
-        last = before[last]
+        last = earlier[last]
     return chosen[::-1], float(least[-1])
 
 
 def round_up_length(number: int, edges: list[int]) -> int:
     """Return the smallest edge that is not below a number; beyond the last edge the next multiple of 8."""
-    place = bisect_left(edges, number)
-    return edges[place] if place < len(edges) else -(-number // MULTIPLES[0]) * MULTIPLES[0]
+    index = bisect_left(edges, number)
+    return edges[index] if index < len(edges) else -(-number // MULTIPLES[0]) * MULTIPLES[0]
 
 
 def round_up_count(number: int) -> int:

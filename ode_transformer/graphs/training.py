@@ -114,7 +114,7 @@ class RecordedTraining:
         """Record a shape if there is room for it beside the shapes that have come more often."""
         if self.recorder is None or not self._make_room(self.uses[shape]):
             return
-        kept = [parameter.grad for parameter in self.parameters]
+        gradients_before = [parameter.grad for parameter in self.parameters]
         for parameter in self.parameters:
             parameter.grad = None
         try:
@@ -124,7 +124,7 @@ class RecordedTraining:
             self.recorder = None
             logger.warning(f"--cuda-graphs: the training goes on unrecorded, because recording failed: {error}")
         finally:
-            for parameter, gradient in zip(self.parameters, kept, strict=True):
+            for parameter, gradient in zip(self.parameters, gradients_before, strict=True):
                 parameter.grad = gradient
 
     def _make_room(self, uses: int) -> bool:
@@ -164,12 +164,12 @@ class _RecordedStep:
         if empty:
             gradients.whole.zero_()
         for number in self.trained:
-            parameter, part = parameters[number], gradients.parts[number]
+            parameter, flat_gradient = parameters[number], gradients.parts[number]
             if parameter.grad is None and not empty:
-                part.zero_()
-            elif parameter.grad is not None and parameter.grad is not part:
-                part.copy_(parameter.grad)
-            parameter.grad = part
+                flat_gradient.zero_()
+            elif parameter.grad is not None and parameter.grad is not flat_gradient:
+                flat_gradient.copy_(parameter.grad)
+            parameter.grad = flat_gradient
         self.recording.backward(gradient)
 
 

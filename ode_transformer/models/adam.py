@@ -121,9 +121,9 @@ class Adam(torch.optim.Optimizer):
         """Load a state of :meth:`state_dict`, into the flat moments if there are any."""
         super().load_state_dict(state_dict)
         for name, moments in zip(_MOMENTS, self._flat_moments, strict=False):
-            for parameter, part in zip(self.param_groups[0]["params"], moments.parts, strict=True):
+            for parameter, flat in zip(self.param_groups[0]["params"], moments.parts, strict=True):
                 if parameter in self.state:
-                    self.state[parameter][name] = part.copy_(self.state[parameter][name])
+                    self.state[parameter][name] = flat.copy_(self.state[parameter][name])
 
 
 # fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
@@ -155,7 +155,7 @@ class FairseqAdam(adam.FairseqAdam):
         if params[0].dtype in (torch.float16, torch.bfloat16):
             self._values, self._copy = flatten(params), FlatTensor(params, torch.float32)
             self._copy.whole.copy_(self._values.whole)
-            params = [torch.nn.Parameter(part) for part in self._copy.parts]
+            params = [torch.nn.Parameter(values) for values in self._copy.parts]
         # FSDP moves a parameter's storage, and several devices cannot share one tensor.
         elif {p.device.type for p in params} <= FLAT_DEVICES and len({p.device for p in params}) == 1 < len(params):
             self._values = None if hasattr(params[0], "_is_sharded") else flatten(params)
@@ -170,17 +170,17 @@ class FairseqAdam(adam.FairseqAdam):
         """Copy gradients that lie elsewhere into the flat tensor; in half precision a missing one is zero."""
         if self._values is None:
             return
-        outside = [
-            (p, part) for p, part in zip(self._parameters, self._gradients.parts, strict=True) if p.grad is not part
+        moved = [
+            (p, flat) for p, flat in zip(self._parameters, self._gradients.parts, strict=True) if p.grad is not flat
         ]
-        missing = [part for p, part in outside if p.grad is None]
-        outside = [(p, part) for p, part in outside if p.grad is not None]
+        missing = [flat for p, flat in moved if p.grad is None]
+        moved = [(p, flat) for p, flat in moved if p.grad is not None]
         if missing:
             torch._foreach_zero_(missing)  # which the norm counts
-        if outside:
-            torch._foreach_copy_([part for _, part in outside], [p.grad for p, _ in outside if p.grad is not None])
-        for parameter, part in outside:
-            parameter.grad = part
+        if moved:
+            torch._foreach_copy_([flat for _, flat in moved], [p.grad for p, _ in moved if p.grad is not None])
+        for parameter, flat in moved:
+            parameter.grad = flat
 
     def all_reduce_grads(self, module: Any) -> None:
         """Replace the gradients by their mean over the processes of ``--ddp-backend legacy_ddp``, in one reduction."""
@@ -188,8 +188,8 @@ class FairseqAdam(adam.FairseqAdam):
             super().all_reduce_grads(module)
             return
         self._collect_gradients()
-        for parameter, part in zip(self._parameters, self._gradients.parts, strict=True):
-            parameter.grad = part  # others may have a gradient where this process has none
+        for parameter, flat in zip(self._parameters, self._gradients.parts, strict=True):
+            parameter.grad = flat  # others may have a gradient where this process has none
         self._gradients.whole.div_(module.world_size)
         distributed_utils.all_reduce(self._gradients.whole, module.process_group)
 

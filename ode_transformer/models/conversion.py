@@ -85,8 +85,8 @@ def convert_parameters(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if match := re.fullmatch(r"(.*\.encoder_attn\.function\.)in_proj\.(\w+)", renamed):
             start, kind = match.groups()
             parts = {"q_proj": len(tensor) // 3, "kv_proj": len(tensor) - len(tensor) // 3}
-            for part, block in zip(parts, tensor.split(list(parts.values())), strict=True):
-                ours[f"{stack}.{start}{part}.{kind}"] = block.clone()
+            for projection, block in zip(parts, tensor.split(list(parts.values())), strict=True):
+                ours[f"{stack}.{start}{projection}.{kind}"] = block.clone()
         else:
             ours[f"{stack}.{renamed}"] = tensor
     return ours
@@ -136,16 +136,16 @@ def _check_family(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) 
         raise UserError(f"architecture {arch} is not converted; known are those of {', '.join(families)}")
 
 
-def _supported(options: Mapping[str, Any], name: str, known: Mapping[Any, Any], default: Any = None) -> Any:
+def _supported(options: Mapping[str, Any], name: str, translations: Mapping[Any, Any], default: Any = None) -> Any:
     """Return our value of a released option.
 
-    :param known: our values by the released ones
+    :param translations: our values by the released ones
     :raises UserError: the released value is not among them
     """
     value = options.get(name, default)
-    if value not in known:
-        raise UserError(f"{name} {value!r} is not supported; known are {', '.join(map(str, known))}")
-    return known[value]
+    if value not in translations:
+        raise UserError(f"{name} {value!r} is not supported; known are {', '.join(map(str, translations))}")
+    return translations[value]
 
 
 def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tensor]) -> argparse.Namespace:

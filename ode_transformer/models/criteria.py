@@ -177,10 +177,10 @@ class MaskedLmLoss(RecordedCriterion, criterions.masked_lm.MaskedLmLoss):
         target = inputs["target"].flatten()  # [N]
         is_masked = target.ne(self.padding_idx)
         ranks = is_masked.cumsum(0)  # 1, 2, … at masked positions
-        places = torch.arange(len(target), device=target.device)
+        numbers = torch.arange(len(target), device=target.device)
         # Place 0 collects the other positions.
-        positions = target.new_zeros(len(inputs["masked"]) + 1).scatter_(0, ranks * is_masked, places)[1:]
+        positions = target.new_zeros(len(inputs["masked"]) + 1).scatter_(0, ranks * is_masked, numbers)[1:]
         surplus = torch.arange(1, len(positions) + 1, device=target.device) > ranks[-1]
-        words = target.index_select(0, positions).masked_fill(surplus, self.padding_idx)
+        masked_target = target.index_select(0, positions).masked_fill(surplus, self.padding_idx)
         logits = model.encoder.lm_head(features.index_select(0, positions))  # [masked, words]
-        return label_smoothed_cross_entropy(logits, words, self.padding_idx)[0].sum(), {}
+        return label_smoothed_cross_entropy(logits, masked_target, self.padding_idx)[0].sum(), {}

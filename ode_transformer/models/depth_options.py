@@ -26,7 +26,6 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "post_norm": False,
     "encoder_ode_scheme": DepthChoice().scheme,
     "word_dropout_prob": 0.0,
-    "compile": False,
     "cpu_bf16": False,
     "log_depth_interval": 0,
     "log_samples": 0,
@@ -70,7 +69,6 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
             "normalise after each sub-layer; needs --ode-function layer-output",
         ),
         ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "fraction of word embeddings that is zeroed"),
-        ("--compile", {"action": "store_true"}, "train with sub-layers compiled by torch.compile; needs a compiler"),
         ("--cpu-bf16", {"action": "store_true"}, "train with products of matrices in bfloat16 on a CPU; needs --cpu"),
     ):
         parser.add_argument(name, help=description, **settings)

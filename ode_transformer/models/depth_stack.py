@@ -20,22 +20,10 @@ from ode_transformer.nn import (
     HiddenSizes,
     Layer,
     LayerHistory,
-    SubLayer,
     ValueResidual,
     build_scheme,
 )
 from ode_transformer.numerics import Scheme
-
-COMPILER = "inductor"
-_VARIANTS = 64  # of a sub-layer's code: its kind, masks, training or evaluation; PyTorch gives up compiling after 8
-
-
-def compile_sublayers(layers: nn.Module) -> None:
-    """Let the first forward pass compile each sub-layer; names of parameters stay as they are."""
-    torch._dynamo.config.recompile_limit = max(_VARIANTS, torch._dynamo.config.recompile_limit)
-    for module in layers.modules():
-        if isinstance(module, SubLayer):
-            module.compile(backend=COMPILER, dynamic=True)  # lengths of batches differ
 
 
 def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Tensor], float]:
@@ -46,12 +34,12 @@ def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Ten
 @contextmanager
 def _without_cudnn_attention() -> Iterator[None]:
     """Choose PyTorch's own kernels: with a mask, cuDNN's gradient can be NaN on Hopper GPUs (pytorch issue 196678)."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()
+    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         yield
     finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
+        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
 def seen_padding(padding: Tensor, causal: bool = False, on_the_left: bool = False) -> Tensor | None:
@@ -122,9 +110,6 @@ class DepthStack(nn.Module):
             self.value_residual = ValueResidual(len(self.layers), self.choice.value_residual == "learned")
         self.recompute = cfg.checkpoint_activations
         self.trains_in_bfloat16 = cfg.cpu_bf16 and not cfg.ode_options_saved
-        self.compiled = cfg.compile and not cfg.ode_options_saved
-        if self.compiled:
-            compile_sublayers(self.layers)  # type: ignore[arg-type]
         # Called with the logarithms of the probabilities [B, T, words] that a criterion reads.
         self.see_log_probabilities: Callable[[Tensor], None] | None = None
         may_change = cfg.ode_options_saved or bool(getattr(cfg, "finetune_from_model", None))
@@ -187,13 +172,13 @@ class DepthStack(nn.Module):
         :param y: [B, T, C]
         :returns: y_L, and what the layers and the end read: y_0, y_1, … [B, T, C] each
         """
-        scheme, history, residual, kept = self.depth_scheme, self.history, self.value_residual, []  # type: ignore[var-annotated]
+        scheme, history, residual, first_values = self.depth_scheme, self.history, self.value_residual, []  # type: ignore[var-annotated]
         earlier: Sequence[Tensor] = ()
         state = scheme.start(y)
         if history is not None:
             y, earlier = history(y)
         if residual is not None:
-            context = replace(context, value_residual=residual, kept_values=kept)
+            context = replace(context, value_residual=residual, kept_values=first_values)
         inputs = [y]
         for layer in self.layers:
             if self.recompute and self.training:
@@ -202,8 +187,8 @@ class DepthStack(nn.Module):
                 )
             else:
                 y, state = layer(y, state, context, scheme)
-            if kept:
-                context = replace(context, first_values=kept.pop(), kept_values=None)
+            if first_values:
+                context = replace(context, first_values=first_values.pop(), kept_values=None)
             if history is not None:
                 y, earlier = history(y, earlier)
             inputs.append(y)

@@ -119,8 +119,8 @@ def _replace_unknown_words(
 @_replace(utils, "load_align_dict")
 def _load_aligned_words(original: Function, path: str | None) -> dict[str, str] | None:
     """Take ``--replace-unk`` without a value, for which fairseq puts "@@ ", for no file (3533)."""
-    words: dict[str, str] | None = original("" if path == "@@ " else path)
-    return words
+    substitutes: dict[str, str] | None = original("" if path == "@@ " else path)
+    return substitutes
 
 
 @_replace(utils, "split_paths")
@@ -153,8 +153,8 @@ def _has_several_folders(original: Function, task: FairseqTask, split: str) -> b
 def _keep_last_batch(original: Function, indices: Any, *arguments: Any, **options: Any) -> Any:
     """Keep all sentences: fairseq drops a last batch that ``--required-batch-size-multiple`` does not divide (5036)."""
     batches = original(indices, *arguments, **options)
-    rest = indices[sum(map(len, batches)) :]
-    return [*batches, rest] if len(rest) else batches
+    remaining = indices[sum(map(len, batches)) :]
+    return [*batches, remaining] if len(remaining) else batches
 
 
 @_replace(FairseqTask, "inference_step")
@@ -165,8 +165,8 @@ def _leave_blank_lines_empty(
     hypotheses = original(task, generator, models, sample, **options)
     source = sample["net_input"].get("src_tokens")
     if source is not None and source.dim() == 2 and not source.is_floating_point():
-        words = source.ne(generator.pad) & source.ne(generator.eos)
-        for number in (~words.any(dim=1)).nonzero()[:, 0].tolist():
+        substitutes = source.ne(generator.pad) & source.ne(generator.eos)
+        for number in (~substitutes.any(dim=1)).nonzero()[:, 0].tolist():
             for hypothesis in hypotheses[number]:
                 scores = hypothesis["positional_scores"].new_zeros(1)
                 hypothesis |= {"tokens": hypothesis["tokens"][-1:], "positional_scores": scores, "score": scores[0]}
@@ -200,7 +200,7 @@ def _batch_as_from_the_start(
 
 @_replace(Trainer, "load_checkpoint")
 def _read_checkpoint_in_each_process(
-    original: Function, trainer: Trainer, path: str, *arguments: Any, **more: Any
+    original: Function, trainer: Trainer, path: str, *arguments: Any, **keywords: Any
 ) -> Any:
     """Let ``--load-checkpoint-on-all-dp-ranks`` be the rule: PyTorch >= 2.6 refuses what the first process sends.
 
@@ -208,7 +208,7 @@ def _read_checkpoint_in_each_process(
     """
     trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
     try:
-        return original(trainer, path, *arguments, **more)
+        return original(trainer, path, *arguments, **keywords)
     except Exception as error:
         sizes = re.search(r"size mismatch for \S*embed_tokens.*?Size\(\[(\d+).*?Size\(\[(\d+)", str(error.__context__))
         if sizes is None or sizes[1] == sizes[2]:
@@ -220,13 +220,15 @@ def _read_checkpoint_in_each_process(
 
 
 @_replace(Trainer, "train_step")
-def _say_what_is_not_a_number(original: Function, trainer: Trainer, samples: Any, *arguments: Any, **more: Any) -> Any:
+def _say_what_is_not_a_number(
+    original: Function, trainer: Trainer, samples: Any, *arguments: Any, **keywords: Any
+) -> Any:
     """End a training whose gradients are no numbers in one line, with the batch's sentences in a file.
 
     :raises OptionError: fairseq's FloatingPointError
     """
     try:
-        return original(trainer, samples, *arguments, **more)
+        return original(trainer, samples, *arguments, **keywords)
     except FloatingPointError as error:
         path = Path(trainer.cfg.checkpoint.save_dir) / "crash_batch.txt"
         numbers = [number for sample in samples for number in sample["id"].tolist()]

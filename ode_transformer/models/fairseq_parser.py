@@ -5,8 +5,7 @@ import contextlib
 import io
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -21,52 +20,30 @@ _PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
 }
 
 
-@lru_cache
-def parser_for(program: str, arguments: tuple[str, ...]) -> argparse.ArgumentParser:
-    """Return the parser of a fairseq command with the options that some arguments add, such as an architecture's.
-
-    :param program: fairseq-train, fairseq-generate or fairseq-eval-lm
-    :raises UserError: a word names an architecture, task, criterion or optimizer that does not exist
-    """
-    parser = _new_parser(program)
-    _catch_exit(lambda: options.parse_args_and_arch(parser, ["data", *arguments], parse_known=True))
-    return parser
-
-
 def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line of fairseq.
 
     :param arguments: the command line without the program's name
     :raises UserError: fairseq rejects it; the message is fairseq's
     """
-    parser = _new_parser(program)
-    args, unknown = _catch_exit(lambda: options.parse_args_and_arch(parser, list(arguments), parse_known=True))
+    import ode_transformer.models  # noqa: F401  (registers the architectures; imports this module in turn)
+
+    parser, stderr = _PARSERS[program](), io.StringIO()
+    try:
+        with contextlib.redirect_stderr(stderr):
+            args, unknown = options.parse_args_and_arch(parser, list(arguments), parse_known=True)
+    except SystemExit as error:
+        lines = [line for line in stderr.getvalue().splitlines() if line.strip()]
+        raise UserError(lines[-1].rpartition("error: ")[2] if lines else "refused") from error
     if unknown:
         raise UserError(unknown_arguments(unknown, option_names(parser)))
     return cast(argparse.Namespace, args)
 
 
-def suggest_architecture(words: Sequence[str]) -> None:
+def suggest_architecture(command_line: Sequence[str]) -> None:
     """Print the name that a mistyped ``--arch`` resembles, below fairseq's list of 250 names."""
-    words = [part for word in words for part in word.split("=", 1)]
-    named = dict(zip(words, words[1:], strict=False))
+    command_line = [argument for word in command_line for argument in word.split("=", 1)]
+    named = dict(zip(command_line, command_line[1:], strict=False))
     arch = named.get("--arch", named.get("-a", ""))
     if arch not in ARCH_MODEL_REGISTRY and (similar := did_you_mean(arch, ARCH_MODEL_REGISTRY)):
         print(f"--arch {arch}: no such architecture{similar}", file=sys.stderr)
-
-
-def _new_parser(program: str) -> argparse.ArgumentParser:
-    import ode_transformer.models  # noqa: F401  (registers the architectures; imports this module in turn)
-
-    return _PARSERS[program]()
-
-
-def _catch_exit(parse_call: Callable[[], Any]) -> Any:
-    """Turn argparse's message and exit into an error of one line."""
-    stderr = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(stderr):
-            return parse_call()
-    except SystemExit as error:
-        lines = [line for line in stderr.getvalue().splitlines() if line.strip()]
-        raise UserError(lines[-1].rpartition("error: ")[2] if lines else "refused") from error

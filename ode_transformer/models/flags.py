@@ -68,15 +68,23 @@ def read_choices(args: argparse.Namespace, stacks: Sequence[str]) -> dict[str, D
     for option in DepthChoice.options().values():
         uses = {stack: option.read_by(choice) for stack, choice in choices.items()}
         most = max(uses[stack] for stack in layered)
-        given = None if option.own_flag_only else _read(option, args)
-        short = option.default if given is None else given
+        short_value = None if option.own_flag_only else _read(option, args)
+        short = option.default if short_value is None else short_value
         if short != option.default and not most:
             raise OptionError(f"{_shown(option, short)}: only with {option.needs}; pass {_off(option)}")
         for stack, choice in choices.items():
-            own = _read(option, args, stack)
-            if own is not None and own != option.default and not uses[stack]:
-                raise OptionError(f"{_shown(option, own, stack)}: only with {option.needs}, not with {choice.scheme}")
-            value = own if own is not None else short if uses[stack] and uses[stack] >= most else option.default
+            stack_value = _read(option, args, stack)
+            if stack_value is not None and stack_value != option.default and not uses[stack]:
+                raise OptionError(
+                    f"{_shown(option, stack_value, stack)}: only with {option.needs}, not with {choice.scheme}"
+                )
+            value = (
+                stack_value
+                if stack_value is not None
+                else short
+                if uses[stack] and uses[stack] >= most
+                else option.default
+            )
             try:
                 choices[stack] = choice if value == choice.value(option) else choice.with_value(option, value)
             except ValueError as error:

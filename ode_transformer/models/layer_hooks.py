@@ -52,7 +52,7 @@ def see_layer_inputs(stack: DepthStack, see: SeeLayer) -> list[RemovableHandle]:
     The tensors are views, so that their gradients are those of this layer alone.
     """
 
-    def before(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def replace_inputs(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         assert isinstance(module, Layer)
         y, state, context, scheme = inputs
         if state is not None:
@@ -61,7 +61,7 @@ def see_layer_inputs(stack: DepthStack, see: SeeLayer) -> list[RemovableHandle]:
         see(LayerId(stack.stack, module.index + 1), tensors_between(y, state), context.padding)
         return y, state, context, scheme
 
-    return [layer.register_forward_pre_hook(before) for layer in stack.layers]
+    return [layer.register_forward_pre_hook(replace_inputs) for layer in stack.layers]
 
 
 def _views(value: Any) -> Any:
@@ -78,12 +78,12 @@ def see_steps(stack: DepthStack, see: SeeStep) -> list[RemovableHandle]:
     scheme = stack.depth_scheme
 
     @torch.no_grad()
-    def after(module: nn.Module, inputs: tuple[Any, ...], outputs: tuple[Tensor, Any]) -> None:
+    def see_step(module: nn.Module, inputs: tuple[Any, ...], outputs: tuple[Tensor, Any]) -> None:
         assert isinstance(module, RungeKutta)
         (f, y, _, block), h = inputs, module.step_size
         see(stack.stepped_blocks[block], lambda point: h * f(point, 0), y, outputs[0], f.keywords["context"].padding)
 
-    return [scheme.register_forward_hook(after)] if isinstance(scheme, RungeKutta) else []
+    return [scheme.register_forward_hook(see_step)] if isinstance(scheme, RungeKutta) else []
 
 
 def see_stage_weights(stack: DepthStack, see: SeeWeights) -> list[RemovableHandle]:
@@ -94,16 +94,16 @@ def see_stage_weights(stack: DepthStack, see: SeeWeights) -> list[RemovableHandl
     """
     step: list[tuple[BlockId, Tensor | None]] = []
 
-    def before(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def remember_block(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         f, _, _, block = inputs
         step[:] = [(stack.stepped_blocks[block], f.keywords["context"].padding)]
 
     @torch.no_grad()
-    def after(module: nn.Module, inputs: tuple[Any, ...], weights: Sequence[Weight]) -> None:
+    def see_weights(module: nn.Module, inputs: tuple[Any, ...], weights: Sequence[Weight]) -> None:
         if len(weights) > 1 or isinstance(weights[0], Tensor):
             block, padding = step[0]
             see(block, [w.mean() if isinstance(w, Tensor) and w.dim() == 1 else w for w in weights], padding)
 
     coefficients = getattr(stack.depth_scheme, "coefficients", ())
-    handles = [stack.depth_scheme.register_forward_pre_hook(before)] if len(coefficients) else []
-    return [*handles, *(module.register_forward_hook(after) for module in coefficients)]
+    handles = [stack.depth_scheme.register_forward_pre_hook(remember_block)] if len(coefficients) else []
+    return [*handles, *(module.register_forward_hook(see_weights) for module in coefficients)]

@@ -29,16 +29,16 @@ def greedy_translations(model: Any, tokens: Tensor, lengths: Tensor) -> Tensor:
     """
     encoder_out = model.encoder.forward_torchscript({"src_tokens": tokens, "src_lengths": lengths})
     end, padding = model.decoder.dictionary.eos(), model.decoder.dictionary.pad()
-    words, caches = tokens.new_full((len(tokens), 1), end), dict[str, Any]()
+    prefix, caches = tokens.new_full((len(tokens), 1), end), dict[str, Any]()
     for _ in range(min(2 * tokens.size(1), model.max_decoder_positions() - 1)):
-        output = model.decoder(words, encoder_out=encoder_out, incremental_state=caches)
+        output = model.decoder(prefix, encoder_out=encoder_out, incremental_state=caches)
         scores = model.get_normalized_probs(output, log_probs=True)[:, -1]  # [B, words]
         scores[:, padding] = -torch.inf
-        best = scores.argmax(-1).masked_fill(words[:, 1:].eq(end).any(1), end)
-        words = torch.cat([words, best[:, None]], 1)
+        best = scores.argmax(-1).masked_fill(prefix[:, 1:].eq(end).any(1), end)
+        prefix = torch.cat([prefix, best[:, None]], 1)
         if best.eq(end).all():
             break
-    return words[:, 1:]
+    return prefix[:, 1:]
 
 
 class SampleLog(nn.Module):

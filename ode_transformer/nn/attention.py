@@ -6,6 +6,7 @@ Axes: B batch, H heads, T query positions, S key positions, C channels. B may be
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -45,8 +46,8 @@ class MultiheadAttention(nn.Module):
             nn.init.xavier_uniform_(self.in_proj.weight)
         else:
             self.q_proj, self.kv_proj = Linear(dim, dim), Linear(encoder_dim, 2 * dim)
-            for part in (self.q_proj.weight, *self.kv_proj.weight.detach().chunk(2)):
-                nn.init.xavier_uniform_(part, gain=2**-0.5)  # as in_proj
+            for weight in (self.q_proj.weight, *self.kv_proj.weight.detach().chunk(2)):
+                nn.init.xavier_uniform_(weight, gain=2**-0.5)  # as in_proj
         self.out_proj = Linear(dim, dim)
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
@@ -83,9 +84,10 @@ class MultiheadAttention(nn.Module):
         bias = None if mask.bias is None else mask.bias.to(q.dtype)
         if self.relative_keys is not None:
             assert mask.offsets is not None
-            positions = self.relative_keys(q * self.scale, mask.offsets)  # [B, H, T, S]
-            bias = positions if bias is None else positions + bias
-        if weights is None and self.relative_values is None and not self.dropout.shared:
+            bias = self._scaled_sum(bias, self.relative_keys(q, mask.offsets))  # [B, H, T, S]
+        # PyTorch's attention cannot share noise, and on a CPU it is slow with dropout.
+        drops_here = self.dropout.active and (self.dropout.shared or x.device.type == "cpu")
+        if weights is None and self.relative_values is None and not drops_here:
             attended = self._fused(q, k, v, bias, mask.causal and self.relative_keys is None)
         else:
             attended = self._explicit(q, k, v, bias, mask.offsets, weights)
@@ -105,8 +107,7 @@ class MultiheadAttention(nn.Module):
     def _explicit(
         self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, offsets: Tensor | None, weights: list[Tensor] | None
     ) -> Tensor:
-        scores = q @ k.transpose(-2, -1) * self.scale  # [B, H, T, S]
-        probabilities = softmax(scores if bias is None else scores + bias)
+        probabilities = softmax(self._scaled_sum(bias, q @ k.transpose(-2, -1)))  # [B, H, T, S]
         if weights is not None:
             weights.append(probabilities)
         probabilities = self.dropout(probabilities)
@@ -116,9 +117,12 @@ class MultiheadAttention(nn.Module):
             attended = attended + self.relative_values(probabilities, offsets)
         return attended
 
+    def _scaled_sum(self, bias: Tensor | None, products: Tensor) -> Tensor:
+        return products * self.scale if bias is None else torch.add(bias, products, alpha=self.scale)
+
     def split_heads(self, x: Tensor, parts: int) -> Sequence[Tensor]:
         """Divide maps of one input, [B, T, n · C] -> n tensors [B, H, T, C/H]."""
-        return [part.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for part in x.chunk(parts, dim=-1)]
+        return [projected.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for projected in x.chunk(parts, dim=-1)]
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *arguments: Any) -> None:
         join_projections(state_dict)  # PyTorch passes a copy with the parameters of this module alone

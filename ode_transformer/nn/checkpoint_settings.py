@@ -106,9 +106,9 @@ class CheckpointSettings(nn.Module):
         trained = dict(entry.split("=", 1) for entry in line.split())
         trained = {_OLDER_WORDS.get(name, name): value for name, value in trained.items()}
         for name, value in self.fixed.items():
-            if (before := trained.pop(name, value)) != value:
+            if (trained_value := trained.pop(name, value)) != value:
                 flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{self.stack}: trained with {flag} {before}, which is not to be {value} now")
+                raise ValueError(f"{self.stack}: trained with {flag} {trained_value}, which is not to be {value} now")
         change = settings_change(trained, self.choice)
         if change is None:
             return

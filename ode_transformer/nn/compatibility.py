@@ -18,7 +18,7 @@ def refusal(choice: DepthChoice) -> str | None:
     for option in choice.options().values():
         value = choice.value(option)
         if value != option.default and not option.read_by(choice):
-            return f"{option.words} {value}: only with {option.needs}"
+            return f"{option.title} {value}: only with {option.needs}"
     reason = _weights_refusal(choice) or _step_refusal(choice)
     if reason is None and isinstance(choice.rule, Recurrence):
         reason = _recurrence_refusal(choice, choice.rule)
@@ -47,8 +47,8 @@ def _step_refusal(choice: DepthChoice) -> str | None:
         if not one_whole_step:
             return "the output of a layer is no rate of change: 'layer-output' goes with one step of size 1"
     elif not choice.normalize_before and not choice.is_lstm:
-        other = " or the function 'layer-output'" if isinstance(rule, ButcherTableau) else ""
-        return f"post-norm layers are not y + F(y): use pre-norm (normalize-before){other}"
+        alternative = " or the function 'layer-output'" if isinstance(rule, ButcherTableau) else ""
+        return f"post-norm layers are not y + F(y): use pre-norm (normalize-before){alternative}"
     if choice.normalize_step:
         if choice.function != "increment" or not one_whole_step:
             return "a normalised step is one step of what a layer adds, and its length is that of the normalisation"

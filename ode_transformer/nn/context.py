@@ -1,4 +1,4 @@
-"""What the layers of a forward pass read beside the representation, and caches by sub-layer and stage."""
+"""Context of a forward pass: all that layers read beside the representation, and caches by sub-layer and stage."""
 
 from __future__ import annotations
 

@@ -133,8 +133,8 @@ class Caches(dict[str, Cache]):
             for number, cache in enumerate(caches):
                 target[:length, number] = cache.positions[:length].index_select(2, rows)
         self._used, self._free, self._joined, self._parts = self._free, self._used, target, list(target.unbind(1))
-        for cache, part in zip(caches, self._parts, strict=True):
-            cache.positions = part
+        for cache, moved in zip(caches, self._parts, strict=True):
+            cache.positions = moved
 
 
 def equal_runs(rows: Tensor, count: int) -> tuple[Tensor | None, int]:

@@ -1,16 +1,24 @@
-"""Linear map y = x Wᵀ + b, on a CPU by the faster of PyTorch's two libraries.
+"""Linear map y = x Wᵀ + b, on processors of AMD with AVX-512 by oneDNN.
 
-PyTorch multiplies float32 matrices by MKL, which does not use AVX-512 on processors of AMD, and contains oneDNN, which
-does. ``torch.backends.mkldnn.flags(enabled=False)`` leaves everything to MKL.
+PyTorch multiplies float32 matrices by MKL, which does not use AVX-512 there, and contains oneDNN, which does: a step of
+training base takes half the time (docs/results/speed.md). On other processors MKL is as fast or faster.
+``torch.backends.mkldnn.flags(enabled=False)`` leaves everything to MKL.
 """
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-_FEW_PRODUCTS = 2**25  # for fewer, MKL is faster on some processors of AMD
+
+def _is_amd_with_avx512() -> bool:
+    processors = Path("/proc/cpuinfo")
+    has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return has_avx512 and processors.exists() and "AuthenticAMD" in processors.read_text(encoding="utf-8")
+
+
+ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _is_amd_with_avx512() else None
 
 
 class Linear(nn.Linear):
@@ -48,7 +56,6 @@ def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
         ONEDNN_LINEAR is not None
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
-        and x.numel() * weight.size(0) >= _FEW_PRODUCTS
         and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
     )

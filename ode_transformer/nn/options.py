@@ -19,7 +19,7 @@ def by_all(choice: Any) -> int:
 
 @dataclass(frozen=True)
 class Option:
-    """What a field says of itself.
+    """Declaration of a field.
 
     :param help: meaning of the flag
     :param values: returns the allowed values, to which plugins add; None for a switch or a number
@@ -48,13 +48,13 @@ class Option:
     remembered: bool = True
     fixed: bool = False
     exported: bool = False
-    # Set by ``Choice.options``: name and default of the field, and the part of the choice that it belongs to.
+    # Set by ``Choice.options``: name and default of the field, and the group of options that it belongs to.
     name: str = ""
     default: Any = None
-    part: str = ""
+    group: str = ""
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """Name of the option in a sentence."""
         return self.name.replace("_", " ")
 
@@ -64,13 +64,13 @@ class Option:
 
     def samples(self) -> tuple[Any, ...]:
         """Return values for tests and tables, the default first."""
-        others = [self.another] if self.values is None else self.values()
-        return (self.default, *(value for value in others if value != self.default))
+        alternatives = [self.another] if self.values is None else self.values()
+        return (self.default, *(value for value in alternatives if value != self.default))
 
 
-def option(default: Any, help: str, **more: Any) -> Any:
+def option(default: Any, help: str, **properties: Any) -> Any:
     """Declare a field of a choice; the parameters are those of :class:`Option`."""
-    return field(default=default, metadata={"option": Option(help, **more)})
+    return field(default=default, metadata={"option": Option(help, **properties)})
 
 
 class Choice:
@@ -88,7 +88,7 @@ class Choice:
             if isinstance(entry.default, Choice):
                 for inner in entry.default.options().values():
                     reader = inner if inner.needs else declared
-                    options[inner.name] = replace(inner, part=name, read_by=reader.read_by, needs=reader.needs)
+                    options[inner.name] = replace(inner, group=name, read_by=reader.read_by, needs=reader.needs)
             else:
                 flag = declared.flag or cls.flag_prefix + name.replace("_", "-")
                 options[name] = replace(declared, name=name, default=entry.default, flag=flag)
@@ -96,7 +96,7 @@ class Choice:
 
     def value(self, option: Option) -> Any:
         """Return the value of an option."""
-        return getattr(getattr(self, option.part) if option.part else self, option.name)
+        return getattr(getattr(self, option.group) if option.group else self, option.name)
 
     def with_value(self, option: Option, value: Any) -> Self:
         """Return a copy with another value of an option."""
@@ -104,6 +104,6 @@ class Choice:
 
     def change(self, option: Option, value: Any) -> dict[str, Any]:
         """Return the field that gives an option another value, by name."""
-        if not option.part:
+        if not option.group:
             return {option.name: value}
-        return {option.part: replace(getattr(self, option.part), **{option.name: value})}
+        return {option.group: replace(getattr(self, option.group), **{option.name: value})}

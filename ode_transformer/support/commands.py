@@ -62,14 +62,14 @@ def print_command(command: Sequence[str | Path], log: Path | None = None, append
     Compact output has the program's name alone, and the whole command is in its log.
     """
     command, arrow = with_user_dir(command), ">>" if append else ">"
-    whole = shlex.join(map(str, command)) + (f" {arrow} {shlex.quote(str(log))} 2>&1" if log else "")
+    shown_command = shlex.join(map(str, command)) + (f" {arrow} {shlex.quote(str(log))} 2>&1" if log else "")
     command_log = console.command_log()
     if command_log is None:
-        print(f"\n+ {whole}", flush=True)
+        print(f"\n+ {shown_command}", flush=True)
         return
     command_log.parent.mkdir(parents=True, exist_ok=True)
     with open(command_log, "a", encoding="utf-8") as file:
-        file.write(f"{whole}\n")
+        file.write(f"{shown_command}\n")
     program = shlex.join(map(str, command[: 2 if command[0] == "ode-transformer" else 1]))
     print(f"+ {program} …" + (f" {arrow} {log}" if log else ""), flush=True)
 

@@ -105,9 +105,9 @@ class ProgressMeter:
         if now - self.last_report <= REPORT_INTERVAL and not (count == self.total and self.reported):
             return
         self.last_report, self.reported = now, True
-        total = rest = ""
+        total = remaining = ""
         if self.total is not None:
             total = f" of {self.total:,}"
             if self.before < count < self.total:
-                rest = f", {time_left((now - self.start) / 60 * (self.total - count) / (count - self.before))}"
-        print_progress(f"  {self.label}: {count:,}{total}{note}{rest}")
+                remaining = f", {time_left((now - self.start) / 60 * (self.total - count) / (count - self.before))}"
+        print_progress(f"  {self.label}: {count:,}{total}{note}{remaining}")

@@ -54,25 +54,25 @@ class OptionError(SystemExit, ValueError):
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory was exhausted, that of the machine or of a GPU; torch says so in words."""
     if isinstance(error, RuntimeError):
-        return any(words in str(error) for words in ("can't allocate memory", "out of memory"))
+        return any(phrase in str(error) for phrase in ("can't allocate memory", "out of memory"))
     return isinstance(error, MemoryError)
 
 
-def unknown_arguments(words: Sequence[str], options: Iterable[str]) -> str:
+def unknown_arguments(arguments: Sequence[str], options: Iterable[str]) -> str:
     """Return the message about words that a command does not know, with the option that the first one resembles.
 
     :param options: all that the command has, such as ``--arch``
     """
-    similar = did_you_mean(words[0].partition("=")[0], options, likeness=0.75)
-    return f"unrecognized arguments: {' '.join(words)}{similar}"
+    similar = did_you_mean(arguments[0].partition("=")[0], options, likeness=0.75)
+    return f"unrecognized arguments: {' '.join(arguments)}{similar}"
 
 
-def did_you_mean(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+def did_you_mean(name: str, candidates: Iterable[str], likeness: float = 0.6) -> str:
     """Return the known name that begins with an unknown one, or resembles it, as a question; "" if none does.
 
     :param likeness: the least, from 0 to 1
     """
-    names = list(known)
-    longer = sorted((other for other in names if name.strip("-") and other.startswith(name)), key=len)
+    names = list(candidates)
+    longer = sorted((candidate for candidate in names if name.strip("-") and candidate.startswith(name)), key=len)
     similar = longer or get_close_matches(name, names, n=1, cutoff=likeness)
     return f" (did you mean {similar[0]}?)" if similar else ""

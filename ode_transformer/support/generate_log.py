@@ -35,7 +35,7 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
     :raises UserError: there is no sentence, a sentence is missing or has no hypothesis, or the log is of several runs
     """
     texts: dict[str, dict[int, str]] = {"S": {}, "T": {}, "D": {}}
-    changed, before = set(), ("", -1)
+    changed, last_line = set(), ("", -1)
     for line in read_lines(path):
         match = _LINE.fullmatch(line)
         if not match:
@@ -43,9 +43,9 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
         kind, number, text = match[1], int(match[2]), match[3]
         if kind == "D":
             _, tab, text = text.partition("\t")
-            if not tab or before == (kind, number):  # not the best one
+            if not tab or last_line == (kind, number):  # not the best one
                 continue
-        before = kind, number
+        last_line = kind, number
         if texts[kind].setdefault(number, text) != text:
             changed.add(number)
     if changed:

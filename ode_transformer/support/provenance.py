@@ -37,8 +37,8 @@ def provenance(command: Sequence[str], on_gpu: bool, threads: int | None = None)
     }
 
 
-def _git(*words: str) -> str:
-    command = ["git", "-C", str(PACKAGE), *words]
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(PACKAGE), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

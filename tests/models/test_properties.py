@@ -53,8 +53,8 @@ def axes(encoder: list[str], decoder: list[str], names: Iterable[str], **others:
 
 
 OPTIONS = DepthChoice.options()
-LSTM_PARTS = {name for name, option in OPTIONS.items() if option.part == "lstm"} - EXEMPT
-ATTENTION = [name for name, option in OPTIONS.items() if option.part == "attention"]
+LSTM_PARTS = {name for name, option in OPTIONS.items() if option.group == "lstm"} - EXEMPT
+ATTENTION = [name for name, option in OPTIONS.items() if option.group == "attention"]
 POST_NORM = {"post_norm": [False, True]}
 NORMS = {"encoder_normalize_before": [True, False], "decoder_normalize_before": [True, False]}
 AXES = axes(

@@ -56,7 +56,7 @@ ELSEWHERE = {"layerdrop", "middle_layers", "splitting", "value_residual"}
 AXES = {
     name: option.samples()
     for name, option in DepthChoice.options().items()
-    if not option.part and name not in ELSEWHERE
+    if not option.group and name not in ELSEWHERE
 } | {
     "scheme": [
         *(t.name for t in TABLEAUS),

@@ -2,12 +2,11 @@
 
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
 from fairseq.models import BaseFairseqModel
 
 from ode_transformer.lab.recipes.experiment import Experiment
-from ode_transformer.models.model_from_options import SENTENCE_LENGTH, meta_model
+from ode_transformer.models.model_from_options import SENTENCE_LENGTH, count_forward_operations, meta_model
 
 # Operations in a second of training the base size in FP16 on an H100: docs/results/speed_gpu.json, euler-6.
 GPU_SPEED = 33e12
@@ -20,18 +19,6 @@ def model_of(experiment: Experiment) -> BaseFairseqModel:
     sizes = [recipe.counts.get("dictionary"), getattr(vocabulary, "merges", None), getattr(vocabulary, "size", None)]
     size = next(filter(None, sizes), DEFAULT_DICTIONARY)
     return meta_model(experiment.train_settings, [size] if vocabulary.joined else [size, size])
-
-
-def operations_of_token(model: Any) -> float:
-    """Return the operations of a forward pass for each target token, with a source as long as the target."""
-    operations = 0.0
-    for stack in filter(None, (getattr(model, name, None) for name in ("encoder", "decoder"))):
-        words = {id(weight) for name, weight in stack.named_parameters() if "embed_tokens" in name or "output" in name}
-        layers = sum(weight.numel() for weight in stack.parameters() if id(weight) not in words)
-        evaluations = stack.choice.stages * stack.choice.steps if hasattr(stack, "choice") else 1
-        operations += 2 * layers * evaluations * (SENTENCE_LENGTH if hasattr(stack, "reduction") else 1)
-    output = getattr(getattr(model, "decoder", None), "output_projection", None)
-    return operations + (0 if output is None else 2 * output.weight.numel())
 
 
 def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
@@ -48,7 +35,8 @@ def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
         if first.options.minutes:
             hours += len(experiments) * first.options.minutes / 60
         elif first.machine.gpus and (updates := first.last_update()):
-            training = 3 * operations_of_token(model) * first.batch.tokens * updates  # backward counts twice
+            token = count_forward_operations(model.to_empty(device="cpu")) / SENTENCE_LENGTH
+            training = 3 * token * first.batch.tokens * updates  # backward counts twice
             hours += len(experiments) * training / (GPU_SPEED * first.machine.processes) / 3600
         else:
             untimed += len(experiments)
