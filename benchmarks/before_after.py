@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
+from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent.parent
 KINDS = ("train", "decode", "memory")
@@ -24,19 +25,20 @@ PARTS = ("dropout", "loss", "attention", "onednn")
 
 def leave_out(part: str) -> None:
     """Replace a part of the package by PyTorch's or fairseq's own, or, of oneDNN, use it where the package does not."""
-    import measuring
     import torch
+    from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 
-    from ode_transformer.nn import MultiheadAttention, dropout, linear
-
-    if part == "dropout":
-        dropout.dropout = lambda x, probability: torch.nn.functional.dropout(x, probability, training=True)
-    elif part == "loss":
-        measuring.FusedCriterion = measuring.LabelSmoothedCrossEntropyCriterion
-    elif part == "attention":  # explicit scores
-        MultiheadAttention._explicit = lambda self, q, k, v, bias, *_: self._fused(q, k, v, bias, False)
-    elif part == "onednn":
-        linear.ONEDNN_LINEAR = torch.ops.mkldnn._linear_pointwise
+    replacements: dict[str, tuple[str, Any]] = {
+        "dropout": ("ode_transformer.nn.dropout.dropout", lambda x, p: torch.nn.functional.dropout(x, p)),
+        "loss": ("measuring.FusedCriterion", LabelSmoothedCrossEntropyCriterion),
+        "attention": (  # explicit scores
+            "ode_transformer.nn.MultiheadAttention._explicit",
+            lambda self, q, k, v, bias, *_: self._fused(q, k, v, bias, False),
+        ),
+        "onednn": ("ode_transformer.nn.linear.ONEDNN_LINEAR", torch.ops.mkldnn._linear_pointwise),
+    }
+    if part:
+        patch(*replacements[part]).start()
 
 
 def work(tree: str, size: str, part: str) -> None:
@@ -53,7 +55,14 @@ def work(tree: str, size: str, part: str) -> None:
     assert Path(ode_transformer.__file__).is_relative_to(tree)
     torch.set_num_threads(1)
     leave_out(part)
-    batch = {"sentences": 24, "source_length": 25, "target_length": 25, "length_spread": 0.2, "beam": 4, "seed": 1}
+    batch: dict[str, Any] = {
+        "sentences": 24,
+        "source_length": 25,
+        "target_length": 25,
+        "length_spread": 0.2,
+        "beam": 4,
+        "seed": 1,
+    }
     setting = measuring.Setting(**SIZES[size], **batch, device="cpu", precision="fp32")
     for line in sys.stdin:
         name, kind, is_new = json.loads(line)

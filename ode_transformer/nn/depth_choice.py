@@ -58,6 +58,7 @@ def _is_no_lstm(choice: DepthChoice) -> bool:
 
 
 _RUNGE_KUTTA = {"read_by": _is_runge_kutta, "needs": "a Runge–Kutta scheme"}
+_OF_FAIRSEQ = {"own_flag_only": True, "fairseqs": True, "remembered": False}
 _STAGES = {"read_by": _has_stages, "needs": "a scheme of several stages"}
 
 
@@ -156,9 +157,12 @@ class DepthChoice(Choice):
         False, "normalise what a step adds to y", read_by=_has_step, needs="a Runge–Kutta scheme or momentum"
     )
     normalize_before: bool = option(
-        True, "pre-norm; in a depth-wise LSTM, attentions read LN(y)", flag="normalize-before", another=False,
-        own_flag_only=True, fairseqs=True, remembered=False,
-    )  # fmt: skip
+        True,
+        "pre-norm; in a depth-wise LSTM, attentions read LN(y)",
+        flag="normalize-before",
+        another=False,
+        **_OF_FAIRSEQ,
+    )
     history: str = option(
         "none",
         "how the layers read all earlier layers: none, their mean (dense) or learned weights (dlcl)",
@@ -168,9 +172,8 @@ class DepthChoice(Choice):
         remembered=False,
     )
     layerdrop: float = option(
-        0.0, "probability with which fairseq would leave out layers", flag="layerdrop", another=0.1,
-        own_flag_only=True, fairseqs=True, remembered=False,
-    )  # fmt: skip
+        0.0, "probability with which fairseq would leave out layers", flag="layerdrop", another=0.1, **_OF_FAIRSEQ
+    )
     value_residual: str = option(
         "none",
         "add the first layer's values to those of later layers",
