@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from statistics import mean, median
+from statistics import mean, median, quantiles
 from typing import Any
 
 import yaml
@@ -181,13 +181,17 @@ def measurements(name: str) -> dict[str, Any]:
 
 
 def ratio(entry: Entry) -> str:
-    """Return the median of a comparison of two systems over the rounds, with the least and the greatest."""
+    """Return the median of a comparison of two systems over the rounds, with its range or quartiles."""
     for comparison in measurements(entry.file)["comparisons"]:
         name = entry.names.get(entry.system, entry.system)
         if (comparison["name"], comparison["measure"]) == (name, entry.score):
             ratios = comparison["ratios"]
-            spread = f" ({min(ratios):.2f}–{max(ratios):.2f})" if len(ratios) > 1 else ""
-            return f"{median(ratios):.2f}{spread}"
+            if len(ratios) == 1:
+                return f"{ratios[0]:.2f}"
+            low, middle, high = (
+                quantiles(ratios) if entry.show == "quartiles" else (min(ratios), median(ratios), max(ratios))
+            )
+            return f"{middle:.2f} ({low:.2f}–{high:.2f})"
     return ""
 
 
@@ -216,6 +220,7 @@ SHOWN: dict[str, Callable[[Entry], str]] = {
     "parameters": lambda entry: f"{int(entry.rows()[0]['parameters']):,}" if entry.rows() else "",
     "published": published,
     "ratio": ratio,
+    "quartiles": ratio,
     "launches": lambda entry: f"{measurements(entry.file)['results'][entry.names[entry.system]]['kernels']:,}",
     "milliseconds": milliseconds,
     "gibibytes": gibibytes,
