@@ -14,8 +14,8 @@ from ode_transformer.lab.corpora.sources import Source, read_sources
 from ode_transformer.lab.glue import glue_command
 from ode_transformer.lab.glue.arguments import CONFIG
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names
+from ode_transformer.lab.recipes.published import table_systems
 from ode_transformer.lab.recipes.recipe import Recipe, read_recipe
-from ode_transformer.lab.recipes.workflow import table_systems
 from ode_transformer.lab.studies import find_study, study_names
 from ode_transformer.lab.studies.study import read_study
 from ode_transformer.support import commands

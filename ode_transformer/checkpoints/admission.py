@@ -17,7 +17,7 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ode_transformer.checkpoints.reading import saved_options
@@ -36,7 +36,8 @@ _POSITIONS = ("max_positions", "max_source_positions", "max_target_positions", "
 _NUMBERS = re.compile(r"[-+\d.,()\[\]\s]*")  # as old checkpoints hold lists: neither letters nor powers
 
 # Greatest values by the end of an option's name, far beyond published models: what is built must not fill a machine.
-_LARGEST = {"_layers": 1000, "_steps": 1000, "_dim": 2**16, "_positions": 2**18, "_sample": 2**18}
+_LARGEST = {"_layers": 1000, "_steps": 1000, "_dim": 2**16, "_positions": 2**18, "_sample": 2**18, "_size": 2**20}
+_LARGEST_TABLE = 2**26  # numbers of a table of positions
 
 
 def is_of_this_package(arch: str) -> bool:
@@ -98,21 +99,32 @@ def admitted_model(options: Mapping[str, Any], any_of_fairseq: bool = False) -> 
     undeclared = {name: options[name] for name in (*vars(defaults), *_POSITIONS) if _is_number(options.get(name, {}))}
     declared = admitted_options(ARCH_MODEL_REGISTRY[arch], options, refuses_text=is_plain)
     admitted = undeclared | declared
-    for name, value in admitted.items():
-        largest = next((limit for end, limit in _LARGEST.items() if name.endswith(end)), None)
-        if largest is not None and isinstance(value, int) and value > largest:
-            raise UserError(f"refused: option {name} is {str(value)[:60]}, more than {largest:,}")
+    check_sizes(admitted)
     return admitted | {"arch": arch, "ode_options_saved": True}
 
 
+def check_sizes(options: Mapping[str, Any]) -> None:
+    """Refuse sizes of a model or a dictionary far beyond those of published models."""
+    numbers = {name: value for name, value in options.items() if isinstance(value, int)}
+    for name, value in numbers.items():
+        largest = next((limit for end, limit in _LARGEST.items() if name.endswith(end)), None)
+        if largest is not None and value > largest:
+            raise UserError(f"refused: option {name} is {str(value)[:60]}, more than {largest:,}")
+    positions = max(numbers.get(name, 0) for name in _POSITIONS)
+    width = max(numbers.get(f"{stack}_embed_dim", 0) for stack in ("encoder", "decoder"))
+    if positions * width > _LARGEST_TABLE:
+        raise UserError(f"refused: a table of {positions:,} positions of {width:,} numbers")
+
+
 @contextmanager
-def limited_parameters(stored: Mapping[str, Tensor]) -> Iterator[None]:
+def limited_parameters(stored_tensors: int, stored_numbers: int) -> Iterator[None]:
     """Refuse to build a model of far more parameters than are stored, before their memory is written.
 
+    :param stored_numbers: in all stored tensors
     :raises UserError: there are more
     """
     # Tied and replaced parameters are created several times.
-    tensors, numbers = 4 * len(stored) + 100, 4 * sum(tensor.numel() for tensor in stored.values()) + 10**6
+    tensors, numbers = 4 * stored_tensors + 100, 4 * stored_numbers + 10**6
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
         nonlocal tensors, numbers

@@ -51,8 +51,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         try:
             if zipfile.is_zipfile(file):  # not the format from before torch 1.6, which has no checksums
                 with zipfile.ZipFile(file) as archive:
-                    if len(archive.namelist()) > MAX_TENSORS:
-                        raise UserError(f"refused: it holds more than {MAX_TENSORS:,} tensors")
+                    check_tensors(len(archive.namelist()))
                     if archive.testzip() is not None:  # torch writes them and does not read them
                         raise zipfile.BadZipFile
             file.seek(0)
@@ -70,12 +69,16 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         except Exception as error:  # bytes that are no checkpoint make the unpickler fail in any way
             if is_out_of_memory(error) or (isinstance(error, OSError) and error.errno in _DISK_ERRORS):
                 raise
-            if refused := re.search(
-                r"GLOBAL (\S+) (?:was not an allowed|whose module)|Unsupported class (\S+)", str(error)
-            ):
+            if refused := re.search(_REFUSED, str(error)):
                 raise UserError(f"{path}: refused: it holds {refused[1] or refused[2]}") from error
             raise DamagedCheckpoint(f"{path}: broken or truncated, or not a checkpoint") from error
     return state
+
+
+def check_tensors(number: int) -> None:
+    """Refuse a file of more tensors than any model and its optimizer have."""
+    if number > MAX_TENSORS:
+        raise UserError(f"refused: it holds more than {MAX_TENSORS:,} tensors")
 
 
 def save_checkpoint(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
@@ -138,7 +141,8 @@ def build_model(
         for side, digest in dictionary_digests(task).items() if saved else ():
             if saved.get(side, digest) != digest:
                 raise UserError(f"trained with another {side} dictionary than that of {config.task.data}")
-        with limited_parameters(state["model"]):
+        stored = state["model"].values()
+        with limited_parameters(len(stored), sum(tensor.numel() for tensor in stored)):
             (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=used)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error

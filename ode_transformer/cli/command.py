@@ -14,14 +14,17 @@ import importlib
 import logging
 import os
 import sys
+import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ode_transformer import __version__
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import option_names
+from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import (
     FAIRSEQ_MISSING,
     UserError,
@@ -137,6 +140,9 @@ EXAMPLES = {
 SLOW_ROOMS = {room: room for room in ("checkpoints", "export", "lab.analysis", "lab.glue", "lab.pages", "lab.studies")}
 SLOW_ROOMS |= {"models": "checkpoints", "lab.analysis.depth": "lab.analysis"}
 
+SLOW_LIBRARIES = ("torch", "fairseq", "transformers", "ode_transformer.models")
+IMPORT_SECONDS = 10.0  # between two lines about them
+
 OUTPUTS = ("output", "csv")  # options that name a file to write
 NO_PATHS = ("words", "train_flags")  # the command line itself, and what fairseq-train reads
 RESUMABLE = ("quickstart", "prepare", "train", "evaluate", "reproduce", "study", "analyse glue", "analyse linear-probe")
@@ -157,7 +163,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
-        return run_command(command_line)
+        with announced_imports():
+            return run_command(command_line)
     except KeyboardInterrupt:
         hint = "; the same command resumes" if {name, " ".join(command_line[:2])} & {*RESUMABLE} else ""
         print(f"ode-transformer {name}: interrupted{hint}", file=sys.stderr)
@@ -171,6 +178,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     finally:
         logging.disable(logging_level)
+
+
+@contextmanager
+def announced_imports() -> Iterator[None]:
+    """During the block, say which libraries are being imported, which takes half a minute on a busy machine."""
+    ended = threading.Event()
+
+    def announce() -> None:
+        while not ended.wait(IMPORT_SECONDS):
+            specs = (getattr(sys.modules.get(name), "__spec__", None) for name in SLOW_LIBRARIES)
+            if not (names := [spec.name for spec in specs if getattr(spec, "_initializing", False)]):
+                return
+            print_progress(f"  importing {', '.join(names)}")
+
+    threading.Thread(target=announce, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def error_message(error: BaseException) -> str:

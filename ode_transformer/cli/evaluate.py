@@ -17,9 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Average, decode and score."""
     options = run_options(args)
+    from ode_transformer.lab.recipes.recipe import load_recipe
+
+    recipe = load_recipe(args.recipe, options)  # refuses before fairseq is imported
     from ode_transformer.lab.recipes import workflow
 
-    recipe = workflow.load_recipe(args.recipe, options)
     data = workflow.recipe_data(recipe, args.recipe, options)
     (experiment,) = workflow.plan_experiments(recipe, data, options)
     workflow.evaluate(experiment, options)

@@ -44,10 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count the text, write the recipe and say how it is run."""
-    from ode_transformer.lab.recipes.experiment import Experiment
-    from ode_transformer.lab.recipes.machine import Machine
-    from ode_transformer.lab.recipes.own_recipe import UNITS, OwnRecipe, count_text
-    from ode_transformer.lab.recipes.preparation import RecipeData
     from ode_transformer.lab.recipes.recipe import Recipe, check_architecture
 
     path = Path(f"{args.name.removesuffix('.yaml')}.yaml")
@@ -65,6 +61,11 @@ def run(args: argparse.Namespace) -> int:
         check_architecture(args.arch, "language_modeling" if kind == "text" else "translation", f"--arch {args.arch}")
     if args.library and kind == "text":
         raise UserError(f"--for {args.library}: it takes no language model")
+    from ode_transformer.lab.recipes.experiment import Experiment
+    from ode_transformer.lab.recipes.machine import Machine
+    from ode_transformer.lab.recipes.own_recipe import UNITS, OwnRecipe, count_text
+    from ode_transformer.lab.recipes.preparation import RecipeData
+
     recipe = OwnRecipe(kind, path, files, side_names(kind, files["train"]), args.arch)
     counts = {split: count_text(kind, paths) for split, paths in files.items()}
     plan, unit = recipe.plan(counts["train"]), UNITS[kind]

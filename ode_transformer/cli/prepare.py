@@ -31,9 +31,11 @@ def run(args: argparse.Namespace) -> int:
         print(f"{count_parallel_lines(args.check):,} lines each, as fairseq-preprocess counts them")
         return 0
     options = run_options(args)
+    from ode_transformer.lab.recipes.recipe import load_recipe
+
+    recipe = load_recipe(args.recipe, options)  # refuses before fairseq is imported
     from ode_transformer.lab.recipes import workflow
 
-    recipe = workflow.load_recipe(args.recipe, options)
     workflow.prepare(workflow.recipe_data(recipe, args.recipe, options), options)
     return 0
 

@@ -57,6 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the quickstart."""
+    from ode_transformer.lab.recipes.recipe import check_architecture
+
+    if args.arch is not None:
+        check_architecture(args.arch, "translation", f"--arch {args.arch}")
     from ode_transformer.lab.recipes.quickstart import Quickstart
 
     options = RunOptions(

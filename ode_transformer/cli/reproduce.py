@@ -36,20 +36,30 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--table: its systems have their own --arch")
     if args.systems and (args.table is None or args.recipe == GLUE):
         raise UserError("--systems: goes with --table of a recipe with translations or language models")
-    from ode_transformer.lab.glue import glue_command
-    from ode_transformer.lab.glue.arguments import CONFIG
-    from ode_transformer.lab.recipes import workflow
+    from ode_transformer.lab.recipes.published import table_systems
+    from ode_transformer.lab.recipes.recipe import check_architecture, load_recipe
 
+    # Refused before fairseq is imported.
     if args.recipe == GLUE:
+        if options.arch is not None:
+            check_architecture(options.arch, "masked_lm", f"--arch {options.arch}")
+        from ode_transformer.lab.glue import glue_command
+        from ode_transformer.lab.glue.arguments import CONFIG
+
         config = read_yaml(CONFIG, glue_command.GlueConfig)
         for arch in [options.arch] if args.table is None else config.systems_of(args.table):
             glue_command.reproduce(config, replace(options, arch=arch))
         return 0
     if args.table is not None:
+        systems = table_systems(args.recipe, args.table, options.variant, args.systems or ["*"])
+        from ode_transformer.lab.recipes import workflow
+
         command = ["ode-transformer", *args.words]
-        workflow.reproduce_table(args.recipe, args.table, args.systems or ["*"], options, command)
+        workflow.reproduce_table(args.recipe, args.table, systems, options, command)
         return 0
-    recipe = workflow.load_recipe(args.recipe, options)
+    recipe = load_recipe(args.recipe, options)
+    from ode_transformer.lab.recipes import workflow
+
     data = workflow.recipe_data(recipe, args.recipe, options)
     workflow.reproduce(data, workflow.plan_experiments(recipe, data, options), options)
     return 0

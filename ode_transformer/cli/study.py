@@ -41,8 +41,12 @@ def run(args: argparse.Namespace) -> int:
     if args.table and (args.systems or args.values):
         raise UserError("--table takes all existing runs: leave out --systems and --values")
     options, command = run_options(args), ["ode-transformer", *args.words]
-    find_study(args.study)
+    from ode_transformer.lab.studies.study import read_study
+
+    study = read_study(find_study(args.study))
+    setting = args.setting or study.first_setting
+    study.check_setting(setting)  # before fairseq is imported
     from ode_transformer.lab.studies.run_study import run_study
 
-    run_study(args.study, args.setting, args.systems or ["*"], args.values, options, args.table, command)
+    run_study(args.study, setting, args.systems or ["*"], args.values, options, args.table, command)
     return 0

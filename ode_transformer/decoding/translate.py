@@ -32,7 +32,6 @@ from ode_transformer.support.subword_models import (
     SUBWORD_MODELS,
     SubwordEncoder,
     choose_subword_model,
-    find_subword_model,
 )
 
 BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with more threads
@@ -139,12 +138,10 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
         from ode_transformer.nn.int8 import convert_to_int8
 
         convert_to_int8(hub.models[0])
-    folder, kinds = path.parent, [args.bpe] if args.bpe in SUBWORD_MODELS else tuple(SUBWORD_MODELS)
-    if args.data and args.bpe != "none" and not args.bpe_model and not find_subword_model(folder, kinds):
-        folder = args.data
-    if subword_model := choose_subword_model(args.bpe, args.bpe_model, folder):
+    if subword_model := choose_subword_model(args.bpe, args.bpe_model, path.parent, args.data):
         hub.bpe = SubwordEncoder(*subword_model)
     elif args.bpe is None and (marks := joined_pieces(hub.task, None)):
+        folder = args.data or path.parent
         text = f"the dictionary has pieces ({marks.strip()}), and {folder} no subword model to divide the text"
         print_progress(f"warning: {text}: --bpe and --bpe-model name one, --bpe none says that it is divided")
     return hub.half() if args.fp16 else hub

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output.exists() or args.output.is_symlink():
         raise UserError(f"{args.output}: exists already; remove it, or choose another folder")
     folder = args.path.parent
-    subword_model = choose_subword_model(args.bpe, args.bpe_model, folder)
+    subword_model = choose_subword_model(args.bpe, args.bpe_model, folder, args.data)
     if subword_model is not None:
         SubwordEncoder(*subword_model)  # refuses a broken file
     trained = load_trained_model(args.path, args.data or folder, args.source_lang, args.target_lang)

@@ -9,17 +9,24 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PretrainedConfig, PreTrainedModel
 from transformers.conversion_mapping import register_checkpoint_conversion_mapping
 from transformers.core_model_loading import Concatenate, WeightConverter
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
+from ode_transformer.checkpoints.admission import limited_parameters
+from ode_transformer.checkpoints.reading import check_tensors
 from ode_transformer.models.model_from_options import build_from_saved_options
 
 BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
 SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
+
+# Arguments of from_pretrained that say where a file lies
+_SOURCE = ("cache_dir", "force_download", "proxies", "token", "revision", "local_files_only", "subfolder")
 
 # Folders of earlier versions keep the projections of an attention apart (see nn.older_parameters).
 _OF_SELF_ATTENTION = r"(?<!encoder_attn\.)(?<!encoder_attn\.\d\.)function\."
@@ -134,6 +141,20 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         }
         config.tie_word_embeddings = bool(self._tied_weights_keys)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **settings: Any) -> Any:
+        """Load a folder, or a repository of a hub, as transformers does.
+
+        :raises UserError: its configuration describes far more parameters than it stores, or an option is refused
+        """
+        source = {name: settings[name] for name in _SOURCE if name in settings}
+        path = cached_file(pretrained_model_name_or_path, SAFE_WEIGHTS_NAME, **source)
+        with safe_open(path, "pt") as file:
+            sizes = [math.prod(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
+        check_tensors(len(sizes))
+        with limited_parameters(len(sizes), sum(sizes)):
+            return super().from_pretrained(pretrained_model_name_or_path, *arguments, **settings)
 
     def _init_weights(self, module: nn.Module) -> None:
         """Leave parameters as fairseq's model starts with them."""

@@ -20,7 +20,7 @@ from fairseq.models import (
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ode_transformer.checkpoints.admission import admitted_model, declared_flags
+from ode_transformer.checkpoints.admission import admitted_model, check_sizes, declared_flags
 from ode_transformer.nn import ONEDNN_LINEAR
 
 
@@ -59,6 +59,7 @@ def build_from_saved_options(options: Mapping[str, Any], source_size: int, targe
 
     :raises UserError: the architecture or an option is refused
     """
+    check_sizes({"source_size": source_size, "target_size": target_size})
     return build_from_options(argparse.Namespace(**admitted_model(options)), source_size, target_size)
 
 

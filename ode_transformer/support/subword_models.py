@@ -59,11 +59,14 @@ def find_subword_model(folder: Path, kinds: Collection[str] = tuple(SUBWORD_MODE
     return candidates[0] if candidates else None
 
 
-def choose_subword_model(name: str | None, file: Path | None, directory: Path) -> tuple[str, Path] | None:
+def choose_subword_model(
+    name: str | None, file: Path | None, directory: Path, data: Path | None = None
+) -> tuple[str, Path] | None:
     """Return the kind and the file of a model's subword model; None if the text is divided into subwords already.
 
     :param name: a key of ``SUBWORD_MODELS``, or none; by default that of the file in ``directory``
     :param file: file of the subword model; by default the one in ``directory``
+    :param data: second folder to look in, if any
     :raises UserError: the file is missing; several files could be the subword model
     """
     if file and name in (None, "none"):
@@ -72,7 +75,8 @@ def choose_subword_model(name: str | None, file: Path | None, directory: Path) -
         return None
     if name is not None and file:
         return name, file
-    model = find_subword_model(directory, SUBWORD_MODELS if name is None else [name])
+    kinds = tuple(SUBWORD_MODELS) if name is None else [name]
+    model = find_subword_model(directory, kinds) or (find_subword_model(data, kinds) if data else None)
     if model is not None and model[1].name != SUBWORD_MODELS[model[0]].file_name:
         print_progress(f"subword model: {model[1]} ({model[0]})")
     if model is None and name is not None:

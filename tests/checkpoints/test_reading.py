@@ -222,6 +222,9 @@ LARGE: dict[str, Callable[[State], object]] = {
     "refused: option encoder_layers is 10{30}, more than 1,000": lambda state: in_model(state, encoder_layers=10**30),
     "refused: option ode_steps is 10{9}, more than 1,000": lambda state: in_model(state, ode_steps=10**9),
     "refused: option max_source_positions is ": lambda state: in_model(state, max_source_positions=10**9),
+    "refused: a table of 262,144 positions": lambda state: in_model(
+        state, max_source_positions=2**18, encoder_embed_dim=2**13
+    ),
     "refused: its options describe far more parameters": lambda state: in_model(state, encoder_embed_dim=2**16),
     "refused: .*_extra_state has more than": settings_without_end,
 }

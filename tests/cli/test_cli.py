@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -63,6 +64,15 @@ def test_a_traceback_is_shown_on_request(command, capsys: pytest.CaptureFixture[
     assert last.startswith("ode-transformer try: error: KeyError: 'a'")
 
 
+def test_a_slow_import_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(cli, "IMPORT_SECONDS", 0.01)
+    spec = types.SimpleNamespace(name="fairseq", _initializing=True)
+    monkeypatch.setitem(sys.modules, "fairseq", types.SimpleNamespace(__spec__=spec))
+    with cli.announced_imports():
+        time.sleep(0.3)
+    assert capsys.readouterr().err.startswith("  importing fairseq\n")
+
+
 def test_interrupt(command):
     command(failing_with(KeyboardInterrupt()))
     assert cli.main(["try"]) == 130
@@ -96,6 +106,11 @@ def commands(table, *names):
 run_arguments.GPU_DEVICES = ()
 recipe = ["reproduce", "multi30k_en_de"]
 refused = [[*recipe, "--gpus", "8"], [*recipe, "--systems", "a"], ["train", "nosuch"], ["study", "nosuch"], ["nosuch"]]
+refused += [[*recipe, flag, "nosuch"] for flag in ("--arch", "--table", "--variant")]
+refused += [[command, "multi30k_en_de", "--arch", "nosuch"] for command in ("prepare", "train", "evaluate")]
+refused += [["quickstart", "--arch", "nosuch"], ["reproduce", "glue", "--arch", "nosuch"]]
+refused += [["study", "depth", "--setting", "nosuch"]]
+refused += [["new", "nosuch", "--train", "a.en", "a.de", "--valid", "a.en", "a.de", "--arch", "nosuch"]]
 for words in [["--version"], *([*c, w] for c in commands(command.COMMANDS) for w in ("--help", "--nosuch")), *refused]:
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), contextlib.suppress(SystemExit):

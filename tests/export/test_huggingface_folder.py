@@ -1,5 +1,6 @@
 """A folder of Hugging Face's transformers generates the tokens of the checkpoint, for models of every kind."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from ode_transformer.cli.command import main
 from ode_transformer.models import ODETransformerModel
+from ode_transformer.support.errors import UserError
 
 SOURCES = [source for source, _ in PAIRS[:5]] + ["The 12 unknown Wörter </s> sleep"]
 KINDS: dict[str, tuple[object, ...]] = {
@@ -108,3 +110,22 @@ def test_a_prefix_of_several_tokens(positions: int, tmp_path: Path) -> None:
     )
     assert torch.equal(with_cache, without)
     assert torch.equal(with_cache[:, :3], prefix)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("encoder_layers", 10**30, "option encoder_layers is 10{30}, more than 1,000"),
+        ("decoder_layers", 1000, "its options describe far more parameters"),
+        ("encoder_embed_dim", 2**16, "its options describe far more parameters"),
+        ("target_size", 10**9, "option target_size is 10{9}, more than 1,048,576"),
+    ],
+)
+def test_a_small_folder_does_not_occupy_the_machine(name: str, value: int, message: str, tmp_path: Path) -> None:
+    make_model(tmp_path)
+    folder = export(tmp_path / "model.pt")
+    config = json.loads((folder / "config.json").read_text())
+    (config if name in config else config["options"])[name] = value
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=f"refused: {message}"):
+        load(folder)

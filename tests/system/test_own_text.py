@@ -1,4 +1,4 @@
-"""The commands of README that train a model run as they are written."""
+"""The commands of README that train a model run as they are written, and those of other pages on what it made."""
 
 import gzip
 import os
@@ -10,12 +10,18 @@ from commands_for_tests import COMMANDS, ENVIRONMENT, PAIRS, SMALL, USER_DIR
 from recorded_commands import BLOCK, ROOT
 
 SHORTER = {"--symbols 6000": "--symbols 200", "--max-epoch 3": f"--max-epoch 2 {' '.join(map(str, SMALL))}"}
+REFUSED = "! ode-transformer translate --path checkpoints/checkpoint_best.pt 2> refused\n"  # it needs DATA
 
 
 @pytest.mark.slow
 def test_the_lines_run_as_written(tmp_path: Path) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Install and train\n")[2]
-    lines = list(BLOCK.finditer(text))[1][2]
+    blocks = [
+        blocks_of("README.md")[1] + REFUSED,
+        *[block for block in blocks_of("docs/usage.md") if " data/model.pt" in block],
+        *blocks_of("docs/export.md")[:2],
+    ]
+    assert len(blocks) == 5
+    lines = "\n".join(blocks)
     for written, short in SHORTER.items():
         assert written in lines
         lines = lines.replace(written, short)
@@ -33,4 +39,11 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "BLEU" in done.stdout.splitlines()[-1]
+    refused = (tmp_path / "refused").read_text()
+    assert "no dictionaries of checkpoints/checkpoint_best.pt; name their folder: " in refused
+    assert done.stdout.count("BLEU") == 3
+    assert len((tmp_path / "test.de").read_text().splitlines()) == len(PAIRS)
+
+
+def blocks_of(page: str) -> list[str]:
+    return [match[2] for match in BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")) if match[1] == "bash"]

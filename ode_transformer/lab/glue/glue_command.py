@@ -22,7 +22,7 @@ from ode_transformer.lab.glue.finetuning import PreparedTask, prepare_task
 from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
 from ode_transformer.lab.recipes import training, workflow
 from ode_transformer.lab.recipes.options import RunOptions
-from ode_transformer.lab.recipes.recipe import Flags, FlagValue
+from ode_transformer.lab.recipes.recipe import Flags, FlagValue, load_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, write_files
@@ -236,7 +236,7 @@ def reproduce(config: GlueConfig, options: RunOptions) -> None:
     :param options: of the user; flags of fairseq-train and the machine are those of pre-training
     """
     options = replace(options, arch=options.arch or config.arch)
-    recipe = workflow.load_recipe(config.pretraining, options)
+    recipe = load_recipe(config.pretraining, options)
     data = workflow.recipe_data(recipe, config.pretraining, options)
     experiments = workflow.plan_experiments(recipe, data, options)
     workflow.reproduce(data, experiments, options)

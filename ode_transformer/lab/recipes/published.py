@@ -1,11 +1,14 @@
 """Scores of a recipe beside the published ones."""
 
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from statistics import mean, stdev
 
 from ode_transformer.lab.metrics.metric import Score
-from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe
+from ode_transformer.lab.recipes.options import find_recipe
+from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe, read_recipe
 from ode_transformer.support import commands
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.tables import markdown_table
 
 
@@ -70,3 +73,26 @@ def _entry(value: str | float | None) -> str:
     if value is None:
         return ""
     return f"{value:.2f}" if isinstance(value, float) else value
+
+
+def table_systems(name: str, table: str, variant: str | None, patterns: Sequence[str]) -> list[PublishedResult]:
+    """Return the systems of a published table.
+
+    :param variant: only the systems that the recipe lists for it; if there are none, those without one are trained so
+    :param patterns: of the systems' titles
+    :raises UserError: there are none
+    """
+    expected = read_recipe(find_recipe(name)).expected
+    if not (results := [result for result in expected if result.table == table]):
+        tables = "; ".join(dict.fromkeys(result.table for result in expected))
+        raise UserError(f"--table {table}: not among the published results of {name}: {tables or 'it has none'}")
+    if variant is not None:
+        listed = [result for result in results if result.variant == variant]
+        plain = [result.model_copy(update={"variant": variant}) for result in results if result.variant is None]
+        results = listed or plain
+    systems: dict[str, PublishedResult] = {}
+    for result in results:  # a system may be listed twice, as an architecture of its own and by flags
+        systems.setdefault(result.title, result)
+    if not (chosen := [r for title, r in systems.items() if any(fnmatchcase(title, p) for p in patterns)]):
+        raise UserError(f"--systems: no system of {table} matches; it has {' | '.join(systems)}")
+    return chosen

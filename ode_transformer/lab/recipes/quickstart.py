@@ -17,7 +17,7 @@ from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Command, Experiment
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe
 from ode_transformer.lab.recipes.preparation import RecipeData
-from ode_transformer.lab.recipes.recipe import Recipe, architectures, read_recipe
+from ode_transformer.lab.recipes.recipe import Recipe, architectures, choose_system, read_recipe
 from ode_transformer.nn import depth_schemes
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output, print_text
@@ -60,7 +60,7 @@ class Quickstart:
         # The recipe's size fits the architecture of any scheme.
         sized = {recipe.arch, *map(_tiny, depth_schemes())}
         recipe = recipe.model_copy(update={"train": flags, "arch": arch if arch in sized else recipe.arch})
-        return workflow.choose_system(recipe, self.options)
+        return choose_system(recipe, self.options)
 
     def _scheme_arch(self) -> str | None:
         """Return the architecture of the scheme: the papers' methods have their own, any other is a flag of Euler's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,9 +15,11 @@ from ode_transformer.lab.corpora.kinds import Corpus
 from ode_transformer.lab.corpora.sources import AnySource, Source, read_sources
 from ode_transformer.lab.corpora.vocabulary import Vocabulary
 from ode_transformer.lab.metrics.registry import METRICS
+from ode_transformer.lab.recipes.options import RunOptions, find_recipe
 from ode_transformer.support.errors import UserError, did_you_mean
-from ode_transformer.support.yaml_file import YamlSection, read_yaml
+from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
+ARCHITECTURES = CONFIGS / "architectures.txt"  # each line: a task, fairseq or package, names
 Count = Annotated[int, Field(gt=0)]
 FlagValue = bool | int | float | str
 Flags = dict[str, FlagValue]  # of a command of fairseq, without the dashes
@@ -307,11 +310,36 @@ def read_recipe(path: Path) -> Recipe:
     return recipe.model_copy(update={"sources": own_sources})
 
 
+def load_recipe(name: str, options: RunOptions) -> Recipe:
+    """Read a recipe, and apply the user's architecture, variant and number of averaged checkpoints.
+
+    :raises UserError: there is no such recipe, architecture or variant, or something in the recipe is wrong
+    """
+    return choose_system(read_recipe(find_recipe(name)), options)
+
+
+def choose_system(recipe: Recipe, options: RunOptions) -> Recipe:
+    """Return a recipe with the user's architecture, variant and number of averaged checkpoints."""
+    check_architecture(options.arch or recipe.arch, recipe.task, f"--arch {options.arch or recipe.arch}")
+    recipe = recipe.for_arch(options.arch, options.variant)
+    if options.average is None:
+        return recipe
+    average = Average(last=options.average, by=recipe.average.by, every=recipe.average.every)
+    return recipe.model_copy(update={"average": average})
+
+
 def architectures(task: str) -> dict[str, bool]:
-    """Return the names of the architectures for a task, each with whether this package registers it."""
+    """Return the names of the architectures for a task, each with whether this package registers it.
+
+    While fairseq is not imported, which takes seconds, they are those of a file that docs/generate.py writes.
+    """
+    if "fairseq" not in sys.modules:
+        lines = (line.split() for line in ARCHITECTURES.read_text(encoding="utf-8").splitlines())
+        return {name: owner == "package" for kind, owner, *names in lines if kind == task for name in names}
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
     from fairseq.models.roberta import RobertaModel
 
+    import ode_transformer.models  # noqa: F401  (registers ours)
     from ode_transformer.checkpoints.admission import is_of_this_package
 
     kind = {

@@ -5,7 +5,6 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from ode_transformer.lab.metrics.significance import drawn_scores, paired_differ
 from ode_transformer.lab.recipes import machine, run_experiment
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.needs import describe_needs
-from ode_transformer.lab.recipes.options import RunOptions, find_recipe
+from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.published import comparison_table, published_table
-from ode_transformer.lab.recipes.recipe import Average, PublishedResult, Recipe, check_architecture, read_recipe
+from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe, load_recipe
 from ode_transformer.lab.recipes.series import Training, run_all
 from ode_transformer.models import fairseq_parser
 from ode_transformer.support import commands
@@ -31,24 +30,6 @@ from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.yaml_file import CONFIGS
 
 DEFAULT_CHECKPOINT = "checkpoint_last.pt"  # of --restore-file, in the folder of the run
-
-
-def load_recipe(name: str, options: RunOptions) -> Recipe:
-    """Read a recipe, and apply the user's architecture, variant and number of averaged checkpoints.
-
-    :raises UserError: there is no such recipe, architecture or variant, or something in the recipe is wrong
-    """
-    return choose_system(read_recipe(find_recipe(name)), options)
-
-
-def choose_system(recipe: Recipe, options: RunOptions) -> Recipe:
-    """Return a recipe with the user's architecture, variant and number of averaged checkpoints."""
-    check_architecture(options.arch or recipe.arch, recipe.task, f"--arch {options.arch or recipe.arch}")
-    recipe = recipe.for_arch(options.arch, options.variant)
-    if options.average is None:
-        return recipe
-    average = Average(last=options.average, by=recipe.average.by, every=recipe.average.every)
-    return recipe.model_copy(update={"average": average})
 
 
 def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
@@ -135,43 +116,20 @@ def train_and_compare(
     return scores
 
 
-def table_systems(name: str, table: str, variant: str | None, patterns: Sequence[str]) -> list[PublishedResult]:
-    """Return the systems of a published table.
-
-    :param variant: only the systems that the recipe lists for it; if there are none, those without one are trained so
-    :param patterns: of the systems' titles
-    :raises UserError: there are none
-    """
-    expected = read_recipe(find_recipe(name)).expected
-    if not (results := [result for result in expected if result.table == table]):
-        tables = "; ".join(dict.fromkeys(result.table for result in expected))
-        raise UserError(f"--table {table}: not among the published results of {name}: {tables or 'it has none'}")
-    if variant is not None:
-        listed = [result for result in results if result.variant == variant]
-        plain = [result.model_copy(update={"variant": variant}) for result in results if result.variant is None]
-        results = listed or plain
-    systems: dict[str, PublishedResult] = {}
-    for result in results:  # a system may be listed twice, as an architecture of its own and by flags
-        systems.setdefault(result.title, result)
-    if not (chosen := [r for title, r in systems.items() if any(fnmatchcase(title, p) for p in patterns)]):
-        raise UserError(f"--systems: no system of {table} matches; it has {' | '.join(systems)}")
-    return chosen
-
-
 def reproduce_table(
-    name: str, table: str, patterns: Sequence[str], options: RunOptions, command: Sequence[str]
+    name: str, table: str, systems: Sequence[PublishedResult], options: RunOptions, command: Sequence[str]
 ) -> None:
     """Reproduce the systems of a published table, and print all scores beside the published ones.
 
     A failure does not stop the other systems.
 
     :param name: of the recipe, or the path of its file
-    :param patterns: of the titles of the systems
-    :param options: the variant chooses systems, see ``table_systems``; flags after -- are for every system
+    :param systems: see ``table_systems``
+    :param options: flags after -- are for every system
     :param command: that the user has typed
     """
     plans = {}
-    for result in table_systems(name, table, options.variant, patterns):
+    for result in systems:
         flags = (*commands.flags(result.flags), *options.train_flags)
         system = replace(options, arch=result.arch, variant=result.variant, train_flags=flags)
         recipe = load_recipe(name, system)

@@ -29,6 +29,7 @@ from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_toke
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.lab.recipes import training, workflow
 from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.recipe import load_recipe
 from ode_transformer.lab.recipes.training import TrainingProgress
 from ode_transformer.lab.studies.scaling import (
     ModelSize,
@@ -64,7 +65,7 @@ def training_data(args: argparse.Namespace) -> TrainingData:
         files = [[file.name, *file_stamp(file)] for file in sorted(args.data.iterdir())]
         return TrainingData(args.data, Jobs(args.data).digest_of(files), {})
     options = RunOptions(output=args.experiments, arch=args.arch, raw=args.raw)
-    recipe = workflow.load_recipe(args.recipe, options)
+    recipe = load_recipe(args.recipe, options)
     data = workflow.recipe_data(recipe, args.recipe, options)
     workflow.prepare(data, options)
     return TrainingData(data.binary, data.prepared_jobs().digest, data.language_flags() | recipe.train)

@@ -144,7 +144,7 @@ def claim_results(folder: Path, file: Path) -> None:
 
 def run_study(
     name: str,
-    setting_name: str | None,
+    setting_name: str,
     patterns: Sequence[str],
     values: Sequence[int] | None,
     options: RunOptions,
@@ -159,9 +159,6 @@ def run_study(
     """
     file = find_study(name)
     study = read_study(file)
-    setting_name = setting_name or study.first_setting
-    if setting_name not in study.settings:
-        raise UserError(f"--setting {setting_name}: the settings of {name} are {', '.join(study.settings)}")
     runs_exist = any(options.output.glob(f"{study.settings[setting_name].recipe}*/*/train.log"))
     if table_only and not options.dry_run and not runs_exist:
         raise UserError(

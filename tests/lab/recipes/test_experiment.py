@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from ode_transformer.lab.metrics.metric import Score
-from ode_transformer.lab.recipes import run_experiment, workflow
+from ode_transformer.lab.recipes import run_experiment
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.preparation import RecipeData
-from ode_transformer.lab.recipes.recipe import Average
+from ode_transformer.lab.recipes.recipe import Average, load_recipe
 from ode_transformer.lab.recipes.training import run_name
 from ode_transformer.models.criteria import COUNTERPARTS
 from ode_transformer.support.errors import UserError
@@ -31,7 +31,7 @@ def made(
     name: str, folder: Path = Path("data"), machine: Machine = ONE_GPU, seed: int | None = None, **chosen: Any
 ) -> Experiment:
     options = RunOptions(**chosen)
-    recipe = workflow.load_recipe(name, options)
+    recipe = load_recipe(name, options)
     return Experiment(recipe, RecipeData(recipe, folder), machine, options, seed)
 
 

@@ -9,7 +9,7 @@ from ode_transformer.cli import main
 from ode_transformer.lab.metrics.metric import Score
 from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Experiment
-from ode_transformer.lab.recipes.workflow import table_systems
+from ode_transformer.lab.recipes.published import table_systems
 from ode_transformer.support.errors import UserError
 
 TABLE = "Li et al. 2022, Table 5"
