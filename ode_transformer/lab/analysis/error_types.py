@@ -22,10 +22,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the table; with ``--output`` draw it, with ``--csv`` write the numbers."""
     check_outputs(args.output, args.csv)
     translations = {name: read_system(path) for name, path in named_systems(args).items()}
-    counted = system_counts(
-        {name: [line.hypothesis for line in lines] for name, lines in translations.items()}, args.gold
-    )
-    by_type = [counts.by_type for counts in counted.values()]
+    hypotheses = {name: [line.hypothesis for line in lines] for name, lines in translations.items()}
+    counted, _ = system_counts(hypotheses, args.gold)
+    by_type = list(counted.values())
     gold = {kind: by_type[0].get(kind, Counts()).gold for types in by_type for kind in types}
     rows: list[list[str | int]] = []
     for kind in sorted(gold, key=lambda kind: (-gold[kind], kind)):  # the most frequent in the reference first

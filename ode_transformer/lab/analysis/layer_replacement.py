@@ -13,7 +13,7 @@ The function maps x to y at one position: x is all that the layer reads of earli
 So a replaced layer keeps no attention, neither to its own side nor, in a decoder, to the source.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -37,15 +37,15 @@ def seen_layers(model: Any, see: SeeLayer) -> Iterator[None]:
         for name, stack in depth_stacks(model).items():
             appended = hooks.enter_context(_appended_outputs(stack.depth_scheme))
 
-            def after(
+            def see_outputs(
                 layer: Any, inputs: Any, outputs: Any, name: str = name, appended: list[Tensor] = appended
             ) -> None:
                 y, state, context, _ = inputs
-                made = [*appended] or tensors_between(*outputs)
+                returned = [*appended] or tensors_between(*outputs)
                 appended.clear()
-                see(LayerId(name, layer.index + 1), tensors_between(y, state), made, context.padding)
+                see(LayerId(name, layer.index + 1), tensors_between(y, state), returned, context.padding)
 
-            hooks.enter_context(removed_afterwards(layer.register_forward_hook(after) for layer in stack.layers))
+            hooks.enter_context(removed_afterwards(layer.register_forward_hook(see_outputs) for layer in stack.layers))
         yield
 
 
@@ -72,18 +72,17 @@ def _appended_outputs(scheme: Any) -> Iterator[list[Tensor]]:
 def replace_layer(model: Any, layer: LayerId, function: nn.Module) -> Iterator[None]:
     """Put the result of ``function``, [..., p] to [..., q], in the place of a layer's within the ``with`` block."""
 
-    def after(module: Any, inputs: Any, outputs: Any) -> tuple[Tensor, Any]:
+    def replace_outputs(module: Any, inputs: Any, outputs: Any) -> tuple[Tensor, Any]:
         y, state, _, scheme = inputs
-        made = function(torch.cat(tensors_between(y, state), dim=-1)).split(y.size(-1), dim=-1)
+        tensors = function(torch.cat(tensors_between(y, state), dim=-1)).split(y.size(-1), dim=-1)
         if not hasattr(scheme, "append"):
-            y, *kept = made
-            return y, _with_tensors(outputs[1], iter(kept))
-        for block, output in enumerate(made, module.first_block):
+            return tensors[0], _with_tensors(outputs[1], iter(tensors[1:]))
+        for block, output in enumerate(tensors, module.first_block):
             y, state = scheme.append(output, state, block)
         return y, state
 
     module = depth_stacks(model)[layer.stack].layers[layer.number - 1]
-    with removed_afterwards([module.register_forward_hook(after)]):
+    with removed_afterwards([module.register_forward_hook(replace_outputs)]):
         yield
 
 
@@ -95,10 +94,13 @@ def _with_tensors(state: Any, tensors: Iterator[Tensor]) -> Any:
 
 
 @torch.no_grad()
-def batch_sums(model: Any, net_input: Mapping[str, Any], layers: Collection[LayerId]) -> dict[LayerId, LinearSums]:
-    """Return the sums that linear fits of the layers need, over one batch.
+def layer_sums(
+    model: Any, batches: Iterable[Mapping[str, Any]], layers: Collection[LayerId]
+) -> dict[LayerId, LinearSums]:
+    """Return the sums that linear fits of the layers need.
 
     :param model: encoder–decoder model in evaluation mode
+    :param batches: fairseq's inputs of the model
     """
     sums: dict[LayerId, LinearSums] = {}
 
@@ -106,12 +108,12 @@ def batch_sums(model: Any, net_input: Mapping[str, Any], layers: Collection[Laye
         if layer in layers:
             assert padding is not None
             real = padding.logical_not()
-            x, y = (torch.cat(tuple(tensors), dim=-1)[real] for tensors in (inputs, outputs))
-            pairs = LinearSums.of_pairs(x, y)
+            pairs = LinearSums.of_pairs(*(torch.cat(tuple(side), dim=-1)[real] for side in (inputs, outputs)))
             sums[layer] = sums[layer] + pairs if layer in sums else pairs
 
     with seen_layers(model, see):
-        model(**net_input)
+        for net_input in batches:
+            model(**net_input)
     return sums
 
 

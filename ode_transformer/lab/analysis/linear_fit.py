@@ -12,7 +12,7 @@ then W is the smallest of the maps that fit equally well. Everything is computed
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -40,17 +40,13 @@ class LinearFit:
 
 @dataclass(frozen=True)
 class LinearSums:
-    """Sums over pairs of arguments and values, from which the fit is computed.
+    """Sums over pairs of arguments and values, from which the fit is computed; x̂ is (1, x).
 
-    :param x: Σ x, [p]; likewise ``y`` [q]
-    :param xx: Σ x xᵀ, [p, p]
-    :param yx: Σ y xᵀ, [q, p]
+    :param xx: Σ x̂ x̂ᵀ, [1 + p, 1 + p]
+    :param yx: Σ y x̂ᵀ, [q, 1 + p]
     :param yy: Σ ‖y‖², []
     """
 
-    count: int
-    x: Tensor
-    y: Tensor
     xx: Tensor
     yx: Tensor
     yy: Tensor
@@ -58,18 +54,19 @@ class LinearSums:
     @classmethod
     def of_pairs(cls, x: Tensor, y: Tensor) -> LinearSums:
         """Return the sums over N pairs, x [N, p] and y [N, q]."""
-        x, y = x.double(), y.double()
-        return cls(len(x), x.sum(0), y.sum(0), x.T @ x, y.T @ x, y.square().sum())
+        x, y = torch.cat([torch.ones_like(x[:, :1]), x], dim=-1).double(), y.double()
+        return cls(x.T @ x, y.T @ x, y.square().sum())
 
     def __add__(self, other: LinearSums) -> LinearSums:
-        return LinearSums(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return LinearSums(self.xx + other.xx, self.yx + other.yx, self.yy + other.yy)
 
     def fit(self) -> LinearFit:
         """Return the linear map with the least squared error."""
-        mean_x, mean_y = self.x / self.count, self.y / self.count
-        s_xx = self.xx - self.count * mean_x.outer(mean_x)
-        s_yx = self.yx - self.count * mean_y.outer(mean_x)
-        s_yy = self.yy - self.count * mean_y.square().sum()
+        count = self.xx[0, 0]
+        mean_x, mean_y = self.xx[0, 1:] / count, self.yx[:, 0] / count
+        s_xx = self.xx[1:, 1:] - count * mean_x.outer(mean_x)
+        s_yx = self.yx[:, 1:] - count * mean_y.outer(mean_x)
+        s_yy = self.yy - count * mean_y.square().sum()
         # S_xx = V diag(λ) Vᵀ, without the directions in which x does not vary
         values, vectors = torch.linalg.eigh(s_xx)
         varies = values > len(values) * _PRECISION**2 * values.max()
@@ -77,4 +74,4 @@ class LinearSums:
         weight = (s_yx @ vectors / values) @ vectors.T
         unexplained = (s_yy - (weight * s_yx).sum()).clamp(min=0)
         r_squared = 1 - (unexplained / s_yy).item() if s_yy > 0 else 1.0
-        return LinearFit(weight, mean_y - weight @ mean_x, self.count, len(values), r_squared)
+        return LinearFit(weight, mean_y - weight @ mean_x, int(count), len(values), r_squared)

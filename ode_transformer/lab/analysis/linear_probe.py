@@ -25,13 +25,13 @@ from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.translation_hub import on_device
 from ode_transformer.lab.analysis.arguments import LEAST_SQUARES, LIKELIHOOD
 from ode_transformer.lab.analysis.layer_replacement import (
-    batch_sums,
     distil,
+    layer_sums,
     linear_layer,
     relative_change,
     replace_layer,
 )
-from ode_transformer.lab.analysis.linear_fit import LinearFit, LinearSums
+from ode_transformer.lab.analysis.linear_fit import LinearFit
 from ode_transformer.lab.analysis.plots import new_figure, save_figure
 from ode_transformer.lab.analysis.systems import Translator
 from ode_transformer.lab.metrics.metric import Score, Settings
@@ -85,12 +85,9 @@ class Probe:
         paths = {layer: self.solution_path(layer, LEAST_SQUARES) for layer in self.layers}
         jobs = self._jobs(["fit", *self.training_request])
         unsolved = [layer for layer, path in paths.items() if not jobs.is_done(f"fit {layer}", None, path)]
-        sums: dict[LayerId, LinearSums] = {}
-        if unsolved:
-            print_progress(f"sums over {sum(map(len, self.batches)):,} sentences of train")
-            for number in track(range(len(self.batches)), "batches"):
-                for layer, of_batch in batch_sums(self.model, self.sample(number)["net_input"], unsolved).items():
-                    sums[layer] = sums[layer] + of_batch if layer in sums else of_batch
+        batches = range(len(self.batches)) if unsolved else range(0)
+        inputs = (self.sample(number)["net_input"] for number in track(batches, "batches"))
+        sums = layer_sums(self.model, inputs, unsolved)
 
         def solve(layer: LayerId) -> None:
             fit = sums[layer].fit()

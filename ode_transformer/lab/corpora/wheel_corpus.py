@@ -3,25 +3,22 @@
 A corpus is a folder of plain UTF-8 text with one example per line; both sides of an example have the same line number:
 
     train.en  train.de  valid.en  valid.de  test.en  test.de
-    corpus.json    counts and origins for programs; written last, so if it exists, the corpus is complete
-    SOURCES.md     the same for people: packages that the text comes from, and their licences
+    SOURCES.md    packages that the text comes from, and their licences
 """
 
 import hashlib
-import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from ode_transformer.lab.corpora.corpus import CorpusKind
+from ode_transformer.lab.corpora.corpus import CorpusKind, SplitWriter
 from ode_transformer.lab.corpora.sources import AnySource
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory, write_files
+from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.tables import markdown_table
@@ -72,16 +69,14 @@ def download(requirements: Path, wheels: Path) -> None:
         commands.run(command, wheels.with_name(f"{wheels.name}.log"))
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Line of source text and the corresponding line of target text."""
 
     source: str
     target: str
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Package that contributed ``pairs`` pairs to the corpus, ``alone`` of which occur in no other package."""
 
     package: str
@@ -89,14 +84,6 @@ class Origin:
     licence: str
     pairs: int
     alone: int
-
-
-@dataclass(frozen=True)
-class HeldOutFractions:
-    """Fractions of the examples for validation and test; all others are for training."""
-
-    valid: float
-    test: float
 
 
 def normalise(text: str) -> str:
@@ -112,66 +99,43 @@ def text_hash(source: str) -> int:
     return int.from_bytes(hashlib.blake2b(normalise(source).encode(), digest_size=8).digest(), "big")
 
 
-def split_of(source: str, fractions: HeldOutFractions) -> str:
-    """Return the split of a text: always the same for the same normalised text."""
-    position = text_hash(source) / 2**64
-    if position < fractions.valid:
-        return "valid"
-    return "test" if position < fractions.valid + fractions.test else "train"
+def split_of(source: str, held_out: tuple[float, float]) -> str:
+    """Return the split of a text: always the same for the same normalised text.
 
-
-def assign_splits(pairs: Iterable[Pair], fractions: HeldOutFractions) -> dict[str, list[Pair]]:
-    """Return the pairs of each split, ordered by hash: shuffled, yet the same on every machine.
-
-    :param pairs: of different normalised sources
+    :param held_out: fractions of the texts for validation and for the test; all others are for training
     """
-    by_split: dict[str, list[Pair]] = {name: [] for name in SPLITS}
-    for pair in pairs:
-        by_split[split_of(pair.source, fractions)].append(pair)
-    for members in by_split.values():
-        members.sort(key=lambda pair: (text_hash(pair.source), pair.source))
-    return by_split
+    position, (valid, test) = text_hash(source) / 2**64, held_out
+    if position < valid:
+        return "valid"
+    return "test" if position < valid + test else "train"
 
 
 def write_corpus(
     directory: Path,
     pairs: Iterable[Pair],
     languages: tuple[str, str],
-    fractions: HeldOutFractions,
+    held_out: tuple[float, float],
     title: str,
     origins: Sequence[Origin],
 ) -> dict[str, int]:
-    """Write a corpus; its files are completed in a hidden folder before the first is moved to ``directory``.
+    """Write a corpus whose splits are ordered by hash: shuffled, yet the same on every machine.
 
+    :param pairs: of different normalised sources
+    :param held_out: see :func:`split_of`
     :param title: of SOURCES.md
     """
-    by_split = assign_splits(pairs, fractions)
-    counts = {name: len(by_split[name]) for name in SPLITS}
-    if empty := [name for name in SPLITS if not counts[name]]:
-        raise UserError(f"{title}: no example for the {empty[0]} split: {sum(counts.values()):,} pairs are too few")
-    files = {
-        f"{name}.{language}": "".join(f"{getattr(pair, side)}\n" for pair in by_split[name])
-        for name in SPLITS
-        for side, language in zip(("source", "target"), languages, strict=True)
-    }
-    summary = {
-        "title": title,
-        "source": languages[0],
-        "target": languages[1],
-        "shares": asdict(fractions),
-        "pairs": counts,
-        "source_words": {n: sum(len(p.source.split()) for p in by_split[n]) for n in SPLITS},
-        "origins": [asdict(origin) for origin in origins],
-    }
-    rows = [(o.package, o.version, o.licence.replace("|", "/"), f"{o.pairs:,}", f"{o.alone:,}") for o in origins]
-    sections = [
-        f"# {title}",
-        ", ".join(f"{counts[name]:,} {name}" for name in SPLITS) + " pairs",
-        markdown_table(("package", "version", "licence", "pairs", "only here"), rows, "lllrr"),
-        "The text stays under the licence of the package it comes from. A pair that several packages\n"
-        "contain counts in the column `pairs` of each.",
-    ]
-    files["SOURCES.md"] = "\n\n".join(sections) + "\n"
-    files["corpus.json"] = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-    write_files(directory, files, last="corpus.json")
+    with atomic_directory(directory) as folder, SplitWriter(folder, languages) as splits:
+        for pair in sorted(pairs, key=lambda pair: (text_hash(pair.source), pair.source)):
+            splits.add(split_of(pair.source, held_out), pair)
+        splits.check_filled(*SPLITS)
+        counts = {name: splits.counts[name] for name in SPLITS}
+        rows = [(o.package, o.version, o.licence.replace("|", "/"), f"{o.pairs:,}", f"{o.alone:,}") for o in origins]
+        sections = [
+            f"# {title}",
+            ", ".join(f"{count:,} {name}" for name, count in counts.items()) + " pairs",
+            markdown_table(("package", "version", "licence", "pairs", "only here"), rows, "lllrr"),
+            "The text stays under the licence of the package it comes from. A pair that several packages\n"
+            "contain counts in the column `pairs` of each.",
+        ]
+        (folder / "SOURCES.md").write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     return counts

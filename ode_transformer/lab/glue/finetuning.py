@@ -187,43 +187,32 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str]) -> dict[str, li
     return predictions
 
 
-def _correlation(name: str) -> Callable[..., float]:
-    """Return a correlation of numbers by scipy; 0 where all predictions are equal and it is not defined."""
-
-    def correlation(labels: Sequence[str], predictions: Sequence[str]) -> float:
-        from scipy import stats
-
-        numbers = [[float(value) for value in values] for values in (predictions, labels)]
-        return 0.0 if len(set(numbers[0])) < 2 else float(getattr(stats, name)(*numbers)[0])
-
-    return correlation
-
-
-def _score(name: str, **options: Any) -> Callable[..., float]:
-    """Return a metric of classes by scikit-learn, which is slow to import."""
-
-    def score(labels: Sequence[str], predictions: Sequence[str]) -> float:
-        import sklearn.metrics
-
-        return float(getattr(sklearn.metrics, name)(labels, predictions, **options))
-
-    return score
-
-
-# Each with its lowest value.
-TASK_METRICS: dict[str, tuple[Callable[..., float], float]] = {
-    "matthews": (_score("matthews_corrcoef"), -1),
-    "accuracy": (_score("accuracy_score"), 0),
-    "f1": (_score("f1_score", pos_label="1", zero_division=0.0), 0),
-    "pearson": (_correlation("pearsonr"), -1),
-    "spearman": (_correlation("spearmanr"), -1),
+# The function of scipy or scikit-learn, its options, and its lowest value
+TASK_METRICS: dict[str, tuple[str, dict[str, Any], float]] = {
+    "matthews": ("matthews_corrcoef", {}, -1),
+    "accuracy": ("accuracy_score", {}, 0),
+    "f1": ("f1_score", {"pos_label": "1", "zero_division": 0.0}, 0),
+    "pearson": ("pearsonr", {}, -1),
+    "spearman": ("spearmanr", {}, -1),
 }
+
+
+def _measure(name: str, labels: Sequence[str], predictions: Sequence[str]) -> float:
+    """Compute a metric; a correlation is 0 where all predictions are equal and it is not defined."""
+    function, options, _ = TASK_METRICS[name]
+    if name not in ("pearson", "spearman"):
+        import sklearn.metrics  # slow
+
+        return float(getattr(sklearn.metrics, function)(labels, predictions, **options))
+    from scipy import stats
+
+    numbers = [[float(value) for value in values] for values in (predictions, labels)]
+    return 0.0 if len(set(numbers[0])) < 2 else float(getattr(stats, function)(*numbers)[0])
 
 
 def evaluate(metrics: Sequence[str], predictions: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
     """Compute metrics in per cent (Lu et al. 2019, Table 2); each has its lowest value if a prediction is nan."""
     diverged = "nan" in predictions
     return {
-        name: 100 * (lowest if diverged else metric(labels, predictions))
-        for name, (metric, lowest) in ((name, TASK_METRICS[name]) for name in metrics)
+        name: 100 * (TASK_METRICS[name][2] if diverged else _measure(name, labels, predictions)) for name in metrics
     }

@@ -144,9 +144,7 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
         digest = jobs.digest_of(run.request)
         if jobs.manifest.entries().get("training") != digest:
             shutil.rmtree(checkpoints, ignore_errors=True)  # a fine-tuning takes minutes: nobody wants the old one back
-        resumes = training.resumes(run.folder, checkpoints, digest)
-        training.begin(run.folder, checkpoints, digest)
-        commands.run(run.command, run.folder / "train.log", append=resumes)
+        training.train_or_resume(run.command, run.folder, digest)
         predictions = finetuning.predict(checkpoints / "checkpoint_last.pt", prepared.data, list(task.tables)[1:])
         results = {}
         for split in (split for split in task.tables if split.startswith("valid")):

@@ -23,7 +23,7 @@ class GlueTask:
     :param texts: columns of the one or two texts
     :param classes: possible labels; empty where the label is a number
     :param metrics: keys of ``finetuning.TASK_METRICS``; their mean ranks the runs
-    :param sources: entries of ``configs/sources.yaml`` to download
+    :param parts: of MRPC, which is published in several; see ``sources``
     :param tables: file of each split; fairseq calls a second development set valid1
     :param submissions: name of the submitted file for each test split, where it is not the task's
     :param index: column that numbers the test examples
@@ -36,7 +36,7 @@ class GlueTask:
     label: str = "label"
     classes: tuple[str, ...] = ("0", "1")
     metrics: tuple[str, ...] = ("accuracy",)
-    sources: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     tables: dict[str, str] = field(
         default_factory=lambda: {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
     )
@@ -45,6 +45,12 @@ class GlueTask:
     columns: tuple[str, ...] = ()
     broken_rows: bool = False
 
+    @property
+    def sources(self) -> list[str]:
+        """Entries of ``configs/sources.yaml`` to download."""
+        name = f"glue_{self.name.lower().replace('-', '')}"
+        return [f"{name}_{part}" for part in self.parts] or [name]
+
 
 _ENTAILMENT = ("entailment", "not_entailment")
 _PAIR = ("sentence1", "sentence2")
@@ -52,28 +58,21 @@ _PAIR = ("sentence1", "sentence2")
 TASKS = {
     task.name: task
     for task in (
-        GlueTask(
-            "CoLA",
-            ("sentence",),
-            metrics=("matthews",),
-            sources=("glue_cola",),
-            columns=("source", "label", "mark", "sentence"),
-        ),
-        GlueTask("SST-2", ("sentence",), sources=("glue_sst2",)),
+        GlueTask("CoLA", ("sentence",), metrics=("matthews",), columns=("source", "label", "mark", "sentence")),
+        GlueTask("SST-2", ("sentence",)),
         GlueTask(
             "MRPC",
             ("#1 String", "#2 String"),
             label="Quality",
             metrics=("f1", "accuracy"),
-            sources=("glue_mrpc_train", "glue_mrpc_test", "glue_mrpc_dev_ids"),
+            parts=("train", "test", "dev_ids"),
         ),
-        GlueTask("STS-B", _PAIR, label="score", classes=(), metrics=("pearson", "spearman"), sources=("glue_stsb",)),
+        GlueTask("STS-B", _PAIR, label="score", classes=(), metrics=("pearson", "spearman")),
         GlueTask(
             "QQP",
             ("question1", "question2"),
             label="is_duplicate",
             metrics=("f1", "accuracy"),
-            sources=("glue_qqp",),
             index="id",
             broken_rows=True,
         ),
@@ -82,7 +81,6 @@ TASKS = {
             _PAIR,
             label="gold_label",
             classes=("contradiction", "neutral", "entailment"),
-            sources=("glue_mnli",),
             tables={
                 "train": "train.tsv",
                 "valid": "dev_matched.tsv",
@@ -92,8 +90,8 @@ TASKS = {
             },
             submissions={"test": "MNLI-m", "test1": "MNLI-mm"},
         ),
-        GlueTask("QNLI", ("question", "sentence"), classes=_ENTAILMENT, sources=("glue_qnli",)),
-        GlueTask("RTE", _PAIR, classes=_ENTAILMENT, sources=("glue_rte",)),
+        GlueTask("QNLI", ("question", "sentence"), classes=_ENTAILMENT),
+        GlueTask("RTE", _PAIR, classes=_ENTAILMENT),
     )
 }
 STS_RANGE = (0.0, 5.0)

@@ -43,9 +43,6 @@ class SystemEdit:
     correction: tuple[str, ...]
     correct: bool
 
-    def __str__(self) -> str:
-        return f"{self.start}-{self.end} {' '.join(self.correction) or '(nothing)'}"
-
 
 class EditLattice:
     """All cheapest paths from a source to a hypothesis, for substitutions that cost 1 and for those that cost 2.

@@ -12,17 +12,12 @@ all sentences up to it highest (to four digits), then with most correct, fewest 
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ode_transformer.lab.metrics.m2_file import (
-    correct_tokens,
-    has_overlapping_edits,
-    max_annotators,
-    read_m2,
-)
+from ode_transformer.lab.metrics.m2_file import correct_tokens, has_overlapping_edits, max_annotators, read_m2
 from ode_transformer.lab.metrics.max_match import BETA, Counts, prf_scores
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_line_counts
 from ode_transformer.support.console import print_progress, track
@@ -31,18 +26,13 @@ from ode_transformer.support.errors import UserError
 MODEL = "en_core_web_sm"
 
 
-@dataclass(frozen=True)
-class TypedEdit:
+class TypedEdit(NamedTuple):
     """An edit of type ``kind``: tokens ``start`` to ``end`` (exclusive) became ``correction``."""
 
     start: int
     end: int
     correction: str
     kind: str
-
-    @property
-    def change(self) -> tuple[int, int, str]:
-        return self.start, self.end, self.correction
 
 
 def load_errant() -> tuple[Any, str]:
@@ -67,14 +57,14 @@ def find_edits(annotator: Any, source: Any, correction: Sequence[str]) -> list[T
 def count_matches(system: Sequence[TypedEdit], reference: Sequence[TypedEdit]) -> dict[str, Counts]:
     """Count the edits of one sentence by type; each reference edit is matched at most once."""
     counts: defaultdict[str, Counts] = defaultdict(Counts)
-    missed: defaultdict[tuple[int, int, str], list[str]] = defaultdict(list)
-    for edit in reference:
-        missed[edit.change].append(edit.kind)
-    for edit in system:
-        if kinds := missed[edit.change]:
+    missed: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
+    for *change, kind in reference:
+        missed[tuple(change)].append(kind)
+    for *change, kind in system:
+        if kinds := missed[tuple(change)]:
             counts[kinds.pop(0)] += Counts(correct=1, proposed=1, gold=1)
         else:
-            counts[edit.kind] += Counts(proposed=1)
+            counts[kind] += Counts(proposed=1)
     for kind in chain.from_iterable(missed.values()):
         counts[kind] += Counts(gold=1)
     return dict(counts)
@@ -102,21 +92,11 @@ def count_types(
     return dict(corpus)
 
 
-@dataclass(frozen=True)
-class TypeCounts:
-    """The edits of a system by type.
+def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> tuple[dict[str, dict[str, Counts]], str]:
+    """Count the edits of each system against an M2 file.
 
-    :param by_type: type -> numbers
-    :param signature: versions and settings that the types depend on
+    :return: system -> type -> numbers, and the versions and settings that the types depend on
     """
-
-    by_type: Mapping[str, Counts]
-    signature: str
-    sentences: int
-
-
-def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> dict[str, TypeCounts]:
-    """Count the edits of each system by type, against an M2 file."""
     gold = read_m2(gold_file)
     for lines in hypotheses.values():
         check_line_counts(lines, gold)
@@ -128,25 +108,23 @@ def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> dict[str,
         references.append([])
         for corrector in sorted(sentence.edits) or [0]:
             if has_overlapping_edits(sentence, corrector):
-                print_progress(
-                    f"{sentence.location}: edits of annotator {corrector} overlap: the later one is left out"
-                )
+                overlap = f"edits of annotator {corrector} overlap: the later one is left out"
+                print_progress(f"{sentence.location}: {overlap}")
             references[-1].append(find_edits(annotator, source, correct_tokens(sentence, corrector)))
         for name, lines in hypotheses.items():
             edits[name].append(find_edits(annotator, source, lines[number].split()))
-    signature = f"{versions}|annotators:{max_annotators(gold)}"
-    return {
-        name: TypeCounts(count_types(of_system, references), signature, len(gold)) for name, of_system in edits.items()
-    }
+    counts = {name: count_types(of_system, references) for name, of_system in edits.items()}
+    return counts, f"{versions}|annotators:{max_annotators(gold)}"
 
 
 def errant_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute P, R and F0.5 of all edits against ``settings.gold``, then F0.5 of each type, most frequent first."""
     assert settings.gold is not None
-    counted = system_counts({"": hypotheses}, settings.gold)[""]
-    scores = prf_scores(sum(counted.by_type.values(), Counts()), counted.signature, counted.sentences)
-    for kind, counts in sorted(counted.by_type.items(), key=lambda item: (-item[1].gold, item[0])):
-        *_, score = prf_scores(counts, counted.signature, counted.sentences)
+    counted, signature = system_counts({"": hypotheses}, settings.gold)
+    by_type, sentences = counted[""], len(hypotheses)
+    scores = prf_scores(sum(by_type.values(), Counts()), signature, sentences)
+    for kind, counts in sorted(by_type.items(), key=lambda item: (-item[1].gold, item[0])):
+        *_, score = prf_scores(counts, signature, sentences)
         detail = f"P {100 * counts.precision:.2f}, R {100 * counts.recall:.2f}, {score.detail}"
-        scores.append(Score(f"{score.metric} {kind}", score.value, score.signature, detail, counted.sentences))
+        scores.append(replace(score, metric=f"{score.metric} {kind}", detail=detail))
     return scores

@@ -32,10 +32,6 @@ class Edit:
     kind: str
     corrections: tuple[tuple[str, ...], ...]
 
-    def __str__(self) -> str:
-        alternatives = " || ".join(" ".join(tokens) or "(nothing)" for tokens in self.corrections)
-        return f"{self.start}-{self.end} {alternatives} [{self.kind}]"
-
 
 @dataclass(frozen=True)
 class AnnotatedSentence:

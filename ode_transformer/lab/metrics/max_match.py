@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ode_transformer.lab.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit
 from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit, max_annotators, read_m2
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_line_counts
-from ode_transformer.support.console import print_text, track
+from ode_transformer.support.console import track
 
 BETA = 0.5
 
@@ -50,7 +50,6 @@ class MatchedSentence:
     """A sentence with the system's edits and its annotator."""
 
     source: AnnotatedSentence
-    hypothesis: tuple[str, ...]
     annotator: int
     edits: tuple[SystemEdit, ...]
 
@@ -63,18 +62,6 @@ class MatchedSentence:
     def counts(self) -> Counts:
         return Counts(sum(edit.correct for edit in self.edits), len(self.edits), len(self.gold))
 
-    def __str__(self) -> str:
-        counts = self.counts
-        lines = {
-            "source": " ".join(self.source.tokens),
-            "hypothesis": " ".join(self.hypothesis),
-            "system edits": "; ".join(map(str, self.edits)),
-            "correct edits": "; ".join(str(edit) for edit in self.edits if edit.correct),
-            f"gold edits of annotator {self.annotator}": "; ".join(map(str, self.gold)),
-            "counts": f"{counts.correct} correct, {counts.proposed} proposed, {counts.gold} gold",
-        }
-        return "\n".join(f"{name}: {text}" for name, text in lines.items())
-
 
 def max_match(hypotheses: Sequence[str], gold: Sequence[AnnotatedSentence]) -> list[MatchedSentence]:
     """Match each sentence with the annotator who makes F of all sentences up to it highest.
@@ -82,22 +69,20 @@ def max_match(hypotheses: Sequence[str], gold: Sequence[AnnotatedSentence]) -> l
     :param hypotheses: one for each sentence, tokenised like the gold file
     """
     check_line_counts(hypotheses, gold)
-    sentences, counts = [], Counts()
+    sentences, total = [], Counts()
     for line, sentence in zip(track(hypotheses, "sentences scored"), gold, strict=True):
         lattice = EditLattice(sentence.tokens, line.split())
         candidates = [
-            MatchedSentence(
-                sentence, lattice.hypothesis, annotator, tuple(lattice.edits(sentence.edits.get(annotator, ())))
-            )
+            MatchedSentence(sentence, annotator, tuple(lattice.edits(sentence.edits.get(annotator, ()))))
             for annotator in sorted(sentence.edits) or [0]
         ]
 
-        def rank(candidate: MatchedSentence, previous: Counts = counts) -> tuple[float, int, float]:
-            total = previous + candidate.counts
-            return total.f_score(BETA), total.correct, -(total.proposed + BETA**2 * total.gold)
+        def rank(candidate: MatchedSentence, previous: Counts = total) -> tuple[float, int, float]:
+            counts = previous + candidate.counts
+            return counts.f_score(BETA), counts.correct, -(counts.proposed + BETA**2 * counts.gold)
 
         sentences.append(max(candidates, key=rank))  # the first of equals
-        counts += sentences[-1].counts
+        total += sentences[-1].counts
     return sentences
 
 
@@ -107,13 +92,10 @@ def sum_counts(sentences: Sequence[MatchedSentence]) -> Counts:
 
 
 def m2_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
-    """Compute P, R and F0.5 against the corrections of ``settings.gold``; verbose also prints every sentence."""
+    """Compute P, R and F0.5 against the corrections of ``settings.gold``."""
     assert settings.gold is not None
     gold = read_m2(settings.gold)
     sentences = max_match(hypotheses, gold)
-    if settings.verbose:
-        for number, sentence in enumerate(sentences, start=1):
-            print_text(f"{number}\n{sentence}\n")
     signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{max_annotators(gold)}|case:mixed"
     return prf_scores(sum_counts(sentences), signature, len(gold))
 

@@ -46,7 +46,6 @@ class Settings:
     :param eval_lm_log: log of fairseq-eval-lm
     :param pieces: whether the language model reads pieces of words
     :param gold: M2 file of annotated corrections
-    :param verbose: print the edits of every sentence
     :raises UserError: two settings exclude each other
     """
 
@@ -61,7 +60,6 @@ class Settings:
     eval_lm_log: Path | None = None
     pieces: bool = False
     gold: Path | None = None
-    verbose: bool = False
 
     def __post_init__(self) -> None:
         tokens = self.tokenize == "none"

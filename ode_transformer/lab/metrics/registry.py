@@ -22,7 +22,7 @@ METRICS: dict[str, Metric] = {
     "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), statistics=chrf_statistics),
     "per": Metric(phoneme_error_rate, statistics=phoneme_statistics),
     "wer": Metric(word_error_rate, statistics=word_statistics),
-    "m2": Metric(m2_scores, needs=("hypotheses", "gold"), options=("verbose",), scores=3),
+    "m2": Metric(m2_scores, needs=("hypotheses", "gold"), scores=3),
     "errant": Metric(errant_scores, needs=("hypotheses", "gold"), scores=None),
     "rouge": Metric(rouge, options=("sentences",), scores=3),
     "perplexity": Metric(perplexity, needs=("eval_lm_log",), options=("references", "pieces")),

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings
 from ode_transformer.lab.metrics.registry import METRICS
@@ -37,74 +38,44 @@ OUTPUTS = ("hypotheses", "generate_log")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer score``."""
-    parser.add_argument("--metric", required=True, nargs="+", choices=METRICS, help="one or several metrics")
-    output = parser.add_mutually_exclusive_group()
-    several = "; several are compared with the first"
-    output.add_argument(
-        "--hypotheses", type=Path, nargs="+", metavar="FILE", help=f"a system's output, one sentence per line{several}"
+    add = parser.add_argument
+    add("--metric", required=True, nargs="+", choices=METRICS, help="one or several metrics")
+    add_output, several = parser.add_mutually_exclusive_group().add_argument, "; several are compared with the first"
+    files: dict[str, Any] = {"type": Path, "nargs": "+", "metavar": "FILE"}
+    add_output("--hypotheses", **files, help=f"a system's output, one sentence per line{several}")
+    add_output("--generate-log", **files, help=f"log of fairseq-generate{several}")
+    references = (
+        "the correct output (default: the T- lines of the log). bleu, chrf: several files, if several are correct"
     )
-    output.add_argument(
-        "--generate-log", type=Path, nargs="+", metavar="FILE", help=f"log of fairseq-generate{several}"
-    )
-    parser.add_argument(
-        "--references",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="the correct output (default: the T- lines of the log). bleu, chrf: several files, if several are correct",
-    )
+    add("--references", **files, help=references)
     add_pieces_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each score")
-    group = parser.add_argument_group("bleu, chrf")
-    group.add_argument(
-        "--tokenize",
-        choices=TOKENIZERS,
-        help="bleu: sacrebleu's tokenizer (default: its choice for the language, mostly 13a; none: as multi-bleu)",
+    add("--json", action="store_true", help="print a JSON object for each score")
+    add = parser.add_argument_group("bleu, chrf").add_argument
+    tokenizer = "bleu: sacrebleu's tokenizer (default: its choice for the language, mostly 13a; none: as multi-bleu)"
+    add("--tokenize", choices=TOKENIZERS, help=tokenizer)
+    add("--lowercase", action="store_true", help="ignore case")
+    compounds = "bleu: split compounds at hyphens (##AT##-##AT##) on both sides"
+    add("--compound-split", action="store_true", help=compounds)
+    flavour = (
+        "bleu: all settings of a published score; the references are text. get_ende_bleu: tensor2tensor's script for "
+        "WMT'14 English-German, whose scores most papers print"
     )
-    group.add_argument("--lowercase", action="store_true", help="ignore case")
-    group.add_argument(
-        "--compound-split", action="store_true", help="bleu: split compounds at hyphens (##AT##-##AT##) on both sides"
-    )
-    group.add_argument(
-        "--flavour",
-        choices=FLAVOURS,
-        help="bleu: all settings of a published score; the references are text. get_ende_bleu: tensor2tensor's script "
-        "for WMT'14 English-German, whose scores most papers print",
-    )
-    group.add_argument(
-        "--detokenize",
-        metavar="LANG",
-        help="join the Moses tokens of the hypotheses to text of this language",
-    )
-    parser.add_argument_group("rouge").add_argument(
-        "--sentences",
-        choices=SENTENCES,
-        help="how a line is divided into sentences, for ROUGE-L (default: period, after each '. ')",
-    )
-    group = parser.add_argument_group("perplexity")
-    group.add_argument("--eval-lm-log", type=Path, metavar="FILE", help="log of fairseq-eval-lm")
-    group.add_argument(
-        "--pieces",
-        action="store_true",
-        help="the model reads pieces; the score is per word of --references, whatever the pieces",
-    )
-    group = parser.add_argument_group("m2, errant")
-    group.add_argument("--gold", type=Path, metavar="FILE", help="M2 file of annotated corrections")
-    group.add_argument("-v", "--verbose", action="store_true", help="m2: also print the edits of every sentence")
-    group = parser.add_argument_group("several systems")
-    group.add_argument(
-        "--runs",
-        type=positive_int,
-        metavar="N",
-        help="N files in turn are the seeds of a system; seeds are tested, too (default: 1)",
-    )
-    group.add_argument(
-        "--bootstrap-samples",
-        type=positive_int,
-        metavar="N",
-        help=f"number of samples of the test (default: {SAMPLES})",
-    )
-    group.add_argument("--seed", type=positive_int, help=f"seed of the samples (default: {SEED})")
+    add("--flavour", choices=FLAVOURS, help=flavour)
+    add("--detokenize", metavar="LANG", help="join the Moses tokens of the hypotheses to text of this language")
+    sentences = "how a line is divided into sentences, for ROUGE-L (default: period, after each '. ')"
+    parser.add_argument_group("rouge").add_argument("--sentences", choices=SENTENCES, help=sentences)
+    add = parser.add_argument_group("perplexity").add_argument
+    add("--eval-lm-log", type=Path, metavar="FILE", help="log of fairseq-eval-lm")
+    pieces = "the model reads pieces; the score is per word of --references, whatever the pieces"
+    add("--pieces", action="store_true", help=pieces)
+    add = parser.add_argument_group("m2, errant").add_argument
+    add("--gold", type=Path, metavar="FILE", help="M2 file of annotated corrections")
+    add = parser.add_argument_group("several systems").add_argument
+    runs = "N files in turn are the seeds of a system; seeds are tested, too (default: 1)"
+    add("--runs", type=positive_int, metavar="N", help=runs)
+    samples = f"number of samples of the test (default: {SAMPLES})"
+    add("--bootstrap-samples", type=positive_int, metavar="N", help=samples)
+    add("--seed", type=positive_int, help=f"seed of the samples (default: {SEED})")
     parser.epilog = "A file - is standard input."
 
 
@@ -147,9 +118,7 @@ def read_system(
         translations = read_generate_log(path, args.remove_bpe)
         hypotheses = [translation.hypothesis for translation in translations]
         if not references and paired:
-            log_references = [
-                translation.reference for translation in translations if translation.reference is not None
-            ]
+            log_references = [line.reference for line in translations if line.reference is not None]
             # Metrics with words of their own divide the mark, and find parts of it in the hypotheses.
             divides = {"chrf", "rouge", *(["bleu"] if settings.tokenize != "none" else [])} & set(args.metric)
             has_unknown_words = divides and any(UNKNOWN_REFERENCE in reference for reference in log_references)
@@ -181,8 +150,8 @@ def parse_recorded(command: Sequence[object]) -> argparse.Namespace:
 def read_statistics(score_command: Sequence[object]) -> SentenceStatistics:
     """Return the statistics of the sentences that a command ``ode-transformer score`` of one metric scores."""
     args = parse_recorded(score_command)
-    (hypotheses, settings), (metric,) = read_systems(args)[0], args.metric
-    return METRICS[metric].sentence_statistics(hypotheses, settings)
+    (metric,) = args.metric
+    return METRICS[metric].sentence_statistics(*read_systems(args)[0])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,6 @@
 """Sentences of a report: outputs of several systems side by side, edits of corrections, surprisal, attention."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ode_transformer.lab.analysis.examples import (
@@ -18,35 +17,6 @@ from ode_transformer.lab.pages.runs import ReportedRun
 
 SHORTEST_CHOSEN, LONGEST_CHOSEN = 5, 30  # words of a sentence that is chosen for attention and depth
 Pieces = list[tuple[str, str]]  # kind (equal, missing, added, right, wrong) and words
-
-
-@dataclass(frozen=True)
-class SystemLine:
-    """The output of a system for one sentence.
-
-    :param pieces: its words beside the reference
-    :param score: of the sentence; empty if it has none
-    :param edits: of a correction, beside those of the annotator; empty for other tasks
-    """
-
-    name: str
-    pieces: Pieces
-    score: str = ""
-    edits: list[tuple[str, str]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class ComparedSentence:
-    """A sentence with the outputs of all systems.
-
-    :param number: in its split, from 1 on
-    :param source: empty if it is not known
-    """
-
-    number: int
-    source: str
-    reference: str
-    lines: list[SystemLine]
 
 
 def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
@@ -85,8 +55,11 @@ def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int
 
 def compared_sentences(
     outputs: SystemOutputs, numbers: Sequence[int], metric: str, edits: Mapping[str, Sequence[MatchedSentence]]
-) -> list[ComparedSentence]:
-    """Return sentences with the output of each system beside the reference."""
+) -> list[dict[str, Any]]:
+    """Return sentences by number, each with a line for each system.
+
+    A line has the system's name, its words beside the reference in pieces, its score, and the edits of a correction.
+    """
     sentences = []
     for number in numbers:
         reference, lines = outputs.references[number - 1], []
@@ -95,9 +68,10 @@ def compared_sentences(
             text = "" if score is None else f"{score:.1f}"
             matched = edits[name][number - 1] if name in edits else None
             pieces = list(differences(hypotheses[number - 1], reference)) if matched is None else edit_pieces(matched)
-            lines.append(SystemLine(name, pieces, text, [] if matched is None else edit_list(matched)))
+            edited = [] if matched is None else edit_list(matched)
+            lines.append({"name": name, "pieces": pieces, "score": text, "edits": edited})
         source = "" if outputs.source is None else outputs.source[number - 1]
-        sentences.append(ComparedSentence(number, source, reference, lines))
+        sentences.append({"number": number, "source": source, "reference": reference, "lines": lines})
     return sentences
 
 

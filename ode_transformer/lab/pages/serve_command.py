@@ -4,8 +4,6 @@ import argparse
 import ipaddress
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -32,13 +30,14 @@ def run(args: argparse.Namespace) -> int:
     with socket.create_server((args.host, args.port), family=family, backlog=1024) as listener:
         models = load_models(args)
         server = build_server(args, models)
-        with signals_end(server):
-            host = f"[{args.host}]" if ":" in args.host else args.host
-            names, port = ", ".join(model.name for model in models), listener.getsockname()[1]
-            print(f"serving {names} at http://{host}:{port}/  (Ctrl-C stops)", flush=True)
-            if not is_loopback(args.host):
-                print("everyone who reaches this address can use it: there is no password", flush=True)
-            server.run(sockets=[listener])
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)  # they end the server, which sends them again afterwards
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        names, port = ", ".join(model.name for model in models), listener.getsockname()[1]
+        print(f"serving {names} at http://{host}:{port}/  (Ctrl-C stops)", flush=True)
+        if not is_loopback(args.host):
+            print("everyone who reaches this address can use it: there is no password", flush=True)
+        server.run(sockets=[listener])
     print("stopped", flush=True)
     return 0
 
@@ -109,18 +108,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-@contextmanager
-def signals_end(server: uvicorn.Server) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end the server and not the process, to which uvicorn sends them again as it ends."""
-
-    def end(number: int, frame: object) -> None:
-        server.should_exit = True
-
-    handlers = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)

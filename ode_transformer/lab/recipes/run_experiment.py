@@ -51,16 +51,16 @@ def train(experiment: Experiment) -> None:
         return
     jobs, digest, request = Jobs(folder, data.digest), experiment.digest(data), _train_request(experiment, data)
     with lock_directory(folder, "training"):
-        resumes = training.resumes(folder, checkpoints, digest)
+        if training.has_checkpoints(checkpoints):
+            training.require_same_training(folder, digest)
         print(experiment.description, flush=True)
         write_record(experiment)
         # Once they are averaged, checkpoints can be deleted.
         averaged = "averaged" in Manifest(folder).entries()
         if not jobs.begin("train", request, experiment.log if averaged else checkpoints):
             return
-        if training.begin(folder, checkpoints, digest, experiment.last_update()):
-            with experiment.training_progress() as progress:
-                commands.run(command, experiment.log, progress, append=resumes, threads=threads)
+        with experiment.training_progress() as progress:
+            training.train_or_resume(command, folder, digest, experiment.last_update(), progress, threads)
         training.require_checkpoints(checkpoints, f"see {experiment.log}")
         on_gpu = experiment.machine.gpus > 0 and torch.cuda.is_available()
         origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))

@@ -9,13 +9,13 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.lab.analysis.training_log import TRAIN, UPDATES, Sample, parse_report, parse_samples
-from ode_transformer.support import console
+from ode_transformer.support import commands, console
 from ode_transformer.support.console import print_text, time_left
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write
@@ -54,27 +54,29 @@ def require_same_training(run: Path, digest: str) -> None:
         raise UserError(f"{run}: of a training with other flags or data, which is kept; move it away to train anew")
 
 
-def resumes(run: Path, checkpoints: Path, digest: str) -> bool:
-    """Return whether there are checkpoints from which the training goes on.
+def train_or_resume(
+    command: Sequence[str | Path],
+    run: Path,
+    digest: str,
+    last_update: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    threads: int | None = None,
+) -> None:
+    """Run fairseq-train, or resume it from its last checkpoint, unless all updates are made.
 
-    :raises UserError: they belong to another training
-    """
-    if has_checkpoints(checkpoints):
-        require_same_training(run, digest)
-        return True
-    return False
-
-
-def begin(run: Path, checkpoints: Path, digest: str, last_update: int | None = None) -> bool:
-    """Record a training and repair its last checkpoint; return whether updates are left to make.
-
-    :param run: existing folder of the manifest
+    :param run: existing folder of the manifest, the log and ``checkpoints``
     :param digest: of everything that identifies the training
     :param last_update: that ends the training, if updates end it; fairseq would make one more on resuming
+    :param progress: as ``threads``, see ``commands.run``
+    :raises UserError: the checkpoints belong to another training
     """
+    checkpoints = run / "checkpoints"
+    if resumes := has_checkpoints(checkpoints):
+        require_same_training(run, digest)
     Manifest(run).record(training=digest)
     updates = repair_last_checkpoint(checkpoints)
-    return last_update is None or updates < last_update
+    if last_update is None or updates < last_update:
+        commands.run(command, run / "train.log", progress, append=resumes, threads=threads)
 
 
 def has_checkpoints(checkpoints: Path) -> bool:

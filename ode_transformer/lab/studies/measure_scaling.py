@@ -91,11 +91,8 @@ def train_and_measure(run_folder: Path, data: TrainingData, flags: Sequence[str]
     jobs = Jobs(run_folder, data.digest)
 
     def train_and_evaluate() -> None:
-        digest = jobs.digest_of(flags)
-        resumes = training.resumes(run_folder, checkpoints, digest)
-        if training.begin(run_folder, checkpoints, digest, updates):
-            with TrainingProgress(last_update=updates) as progress:
-                commands.run(command, run_folder / "train.log", progress, append=resumes)
+        with TrainingProgress(last_update=updates) as progress:
+            training.train_or_resume(command, run_folder, jobs.digest_of(flags), updates, progress)
         loss = validation_loss(checkpoints / "checkpoint_best.pt", data.folder)
         write_files(run_folder, {result.name: json.dumps({"validation_loss": loss})}, result.name)
 

@@ -1,4 +1,4 @@
-import json
+import re
 from pathlib import Path
 
 import pytest
@@ -71,7 +71,7 @@ def test_corpus_from_wheels(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no catalogues of --target ro; languages of most packages: none at all"):
         corpus.build({"wheels": tmp_path}, output, 1)
     make_wheel(tmp_path, "first", {MO: compile_mo({"One thing": "Un lucru"})})
-    with pytest.raises(UserError, match="no example for the .* split: 1 pairs are too few"):
+    with pytest.raises(UserError, match="no example for the .* split"):
         corpus.build({"wheels": tmp_path}, output, 1)
     # The second package repeats a third of the first one's phrases, in capitals.
     second = {key.upper(): value for key, value in list(CATALOGUE.items())[300:]}
@@ -84,9 +84,11 @@ def test_corpus_from_wheels(tmp_path: Path) -> None:
     assert {source.lower(): target for source, target in pairs} == {
         source.lower(): target.replace("ş", "ș") for source, target in CATALOGUE.items()
     }
-    origins = json.loads((output / "corpus.json").read_text())["origins"]
-    contributions = [(o["package"], o["licence"], o["pairs"], o["alone"]) for o in origins]
-    assert contributions == [("first", "MIT", 400, 300), ("second", "BSD", 300, 200)]
+    origins = (output / "SOURCES.md").read_text()
+    assert re.findall(r"\| (\w+) \| [\w.]+ \| (\w+) \| (\d+) \| (\d+) \|", origins) == [
+        ("first", "MIT", "400", "300"),
+        ("second", "BSD", "300", "200"),
+    ]
     assert counts == {split: len((output / f"{split}.en").read_text().splitlines()) for split in SPLITS}
 
 

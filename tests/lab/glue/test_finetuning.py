@@ -11,7 +11,7 @@ from glue_tables import sentence, write_tables
 from ode_transformer.cli import main
 from ode_transformer.lab.glue import finetuning
 from ode_transformer.lab.glue.arguments import CONFIG
-from ode_transformer.lab.glue.finetuning import TASK_METRICS, PreparedTask, evaluate
+from ode_transformer.lab.glue.finetuning import PreparedTask, evaluate
 from ode_transformer.lab.glue.tasks import TASKS, Example
 from ode_transformer.support import commands
 from ode_transformer.support.subword_models import SubwordEncoder
@@ -27,7 +27,7 @@ def test_metrics_of_classes() -> None:
     measured = evaluate(["accuracy", "f1", "matthews"], PREDICTIONS, LABELS)
     assert measured == pytest.approx({"accuracy": 75.0, "f1": 75.0, "matthews": 100 * (9 - 1) / 16})
     flipped = [["01"[value == "0"] for value in values] for values in (LABELS[:5], PREDICTIONS[:5])]
-    assert TASK_METRICS["f1"][0](*flipped) == pytest.approx(2 / 3)  # of the class 1: 1 of 1 predicted, 1 of 2 right
+    assert evaluate(["f1"], *flipped[::-1]) == pytest.approx({"f1": 200 / 3})  # 1 of 1 predicted, 1 of 2 right
     assert evaluate(["matthews"], ["1", "1"], ["1", "0"]) == {"matthews": 0}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli.command import main
-from ode_transformer.lab.metrics.edit_lattice import EditLattice
+from ode_transformer.lab.metrics.edit_lattice import EditLattice, SystemEdit
 from ode_transformer.lab.metrics.m2_file import (
     AnnotatedSentence,
     Edit,
@@ -46,14 +46,12 @@ def gold(text: str) -> list[AnnotatedSentence]:
 def test_example_of_the_official_scorer():
     matched = max_match(OUTPUT, gold(EXAMPLE))
     assert [found.annotator for found in matched] == [0, 1, 0]
-    assert str(matched[0]).splitlines() == [
-        "source: A boy ran at road .",
-        "hypothesis: The boy ran along a road .",
-        "system edits: 0-1 The; 3-4 along; 4-4 a",
-        "correct edits: 3-4 along; 4-4 a",
-        "gold edits of annotator 0: 3-4 along [Prep]; 4-4 the || a [ArtOrDet]",
-        "counts: 2 correct, 3 proposed, 2 gold",
-    ]
+    assert matched[0].edits == (
+        SystemEdit(0, 1, ("The",), False),
+        SystemEdit(3, 4, ("along",), True),
+        SystemEdit(4, 4, ("a",), True),
+    )
+    assert matched[0].counts == Counts(correct=2, proposed=3, gold=2)
     result = sum_counts(matched)
     assert result == Counts(correct=4, proposed=5, gold=5)
     assert (result.precision, result.recall, result.f_score(0.5)) == (0.8, 0.8, pytest.approx(0.8))
@@ -62,13 +60,9 @@ def test_example_of_the_official_scorer():
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "gold").write_text(EXAMPLE)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("".join(f"{line}\n" for line in OUTPUT).encode())))
-    assert main(["score", "--metric", "m2", "--hypotheses", "-", "--gold", str(tmp_path / "gold"), "-v"]) == 0
-    first, second, third, scores = capsys.readouterr().out.split("\n\n")
-    assert first == f"1\n{max_match(OUTPUT[:1], gold(EXAMPLE)[:1])[0]}"
-    assert second.startswith("2\nsource: My hat .\n")
-    assert "gold edits of annotator 1: \n" in second
+    assert main(["score", "--metric", "m2", "--hypotheses", "-", "--gold", str(tmp_path / "gold")]) == 0
     settings = "3 lines; m2|max_unchanged:2|annotators:2|case:mixed|beta:0.5"
-    assert scores.splitlines() == [
+    assert capsys.readouterr().out.splitlines() == [
         f"P 80.00 (4 of 5 system edits correct; {settings})",
         f"R 80.00 (4 of 5 gold edits found; {settings})",
         f"F0.5 80.00 (4 correct, 5 system and 5 gold edits; {settings})",

@@ -15,14 +15,13 @@ from ode_transformer.support.errors import UserError
 
 
 @pytest.fixture
-def run(tmp_path: Path):
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Asks for a training; returns for each that was started until now whether it was to go on."""
     calls: list[bool] = []
+    monkeypatch.setattr(training.commands, "run", lambda *_, append, **__: calls.append(append))
 
     def train(digest: str = "same", updates: int | None = None) -> list[bool]:
-        resumes = training.resumes(tmp_path, tmp_path / "checkpoints", digest)
-        if training.begin(tmp_path, tmp_path / "checkpoints", digest, updates):
-            calls.append(resumes)
+        training.train_or_resume([], tmp_path, digest, updates)
         return calls
 
     return train

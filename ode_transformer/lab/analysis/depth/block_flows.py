@@ -13,7 +13,7 @@ Attention couples positions, so that a batch is one system of equations. y_0 com
 the layers below, so that their errors do not add up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ode_transformer.lab.analysis.systems import run_hooked
-from ode_transformer.models.layer_hooks import depth_stacks, see_steps
+from ode_transformer.models.layer_hooks import SeeStep, depth_stacks, see_steps
 from ode_transformer.nn import BlockId, DepthChoice
 from ode_transformer.numerics import ButcherTableau, Recurrence, VectorField, runge_kutta_steps, solve_to_tolerance
 from ode_transformer.support.errors import UserError
@@ -29,15 +29,17 @@ from ode_transformer.support.errors import UserError
 TRAINED = "as trained"  # label of the model's own step beside the schemes
 
 
-def recording(field: VectorField) -> tuple[VectorField, list[Tensor]]:
-    """Return a field that keeps the points at which it is evaluated, and the list of them, empty at first."""
+def recording(field: VectorField) -> tuple[VectorField, list[Tensor], list[Tensor]]:
+    """Return a field that keeps where it is evaluated and its values, and the lists of both, empty at first."""
     points: list[Tensor] = []
+    values: list[Tensor] = []
 
     def evaluate(point: Tensor) -> Tensor:
         points.append(point)
-        return field(point)
+        values.append(field(point))
+        return values[-1]
 
-    return evaluate, points
+    return evaluate, points, values
 
 
 class Method(NamedTuple):
@@ -128,44 +130,11 @@ def blocks_with_flows(model: Any) -> dict[BlockId, DepthChoice]:
     }
 
 
-class _FlowErrors:
-    """Measures each step of some blocks against the solution of y' = F(y).
-
-    :param blocks: the blocks to measure, with the steps that the trained model makes over each
-    """
-
-    def __init__(
-        self,
-        blocks: Mapping[BlockId, int],
-        tableaus: Mapping[str, ButcherTableau],
-        steps: Sequence[int],
-        tolerance: float,
-        max_steps: int,
-    ) -> None:
-        self.own_steps, self.tableaus, self.steps = blocks, tableaus, steps
-        self.tolerance, self.max_steps = tolerance, max_steps
-        self.errors = {block: BlockErrors(block.stack, str(block)) for block in blocks}
-
-    def see(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
-        if block not in self.errors:
-            return
-        assert padding is not None
-        real = padding.logical_not()
-
-        def lengths(difference: Tensor) -> Tensor:
-            return difference[real].norm(dim=-1)
-
-        def distance(approximate: Tensor, better: Tensor) -> float:
-            return float(relative_errors(lengths(approximate - better), lengths(better - y)).mean())
-
-        solution = solve_to_tolerance(field, y, self.tolerance, distance=distance, max_steps=self.max_steps)
-        ends = {Method(TRAINED, self.own_steps[block]): next_y} | {
-            Method(name, count): runge_kutta_steps(field, y, tableau, count)
-            for name, tableau in self.tableaus.items()
-            for count in self.steps
-        }
-        errors = {method: lengths(end - solution.y) for method, end in ends.items()}
-        self.errors[block].add(errors, lengths(solution.y - y), solution.steps, solution.bound)
+def run_steps(model: Any, see: SeeStep, samples: Iterable[Mapping[str, Any]]) -> None:
+    """Run batches through a model and call ``see`` with each step of the blocks that have flows, see ``see_steps``."""
+    stacks, reasons = depth_stacks(model), refusals(model)
+    handles = [h for name, stack in stacks.items() if reasons[name] is None for h in see_steps(stack, see)]
+    run_hooked(model, handles, samples)
 
 
 def block_errors(
@@ -183,8 +152,27 @@ def block_errors(
     :param tolerance: mean relative error of the solution at most
     :param max_steps: steps that the solution may take
     """
-    blocks = {block: choice.steps for block, choice in blocks_with_flows(model).items()}
-    record = _FlowErrors(blocks, tableaus, steps, tolerance, max_steps)
-    see_all = [handle for stack in depth_stacks(model).values() for handle in see_steps(stack, record.see)]
-    run_hooked(model, see_all, samples)
-    return list(record.errors.values())
+    own_steps = {block: choice.steps for block, choice in blocks_with_flows(model).items()}
+    measured = {block: BlockErrors(block.stack, str(block)) for block in own_steps}
+
+    def see(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
+        assert padding is not None
+        real = padding.logical_not()
+
+        def lengths(difference: Tensor) -> Tensor:
+            return difference[real].norm(dim=-1)
+
+        def distance(approximate: Tensor, better: Tensor) -> float:
+            return float(relative_errors(lengths(approximate - better), lengths(better - y)).mean())
+
+        solution = solve_to_tolerance(field, y, tolerance, distance=distance, max_steps=max_steps)
+        ends = {Method(TRAINED, own_steps[block]): next_y} | {
+            Method(name, count): runge_kutta_steps(field, y, tableau, count)
+            for name, tableau in tableaus.items()
+            for count in steps
+        }
+        errors = {method: lengths(end - solution.y) for method, end in ends.items()}
+        measured[block].add(errors, lengths(solution.y - y), solution.steps, solution.bound)
+
+    run_steps(model, see, samples)
+    return list(measured.values())

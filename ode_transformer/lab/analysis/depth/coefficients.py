@@ -7,7 +7,7 @@ of the schemes with momentum.
 
 import argparse
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,19 +34,20 @@ class StageWeights:
     deviation: tuple[float, ...]
 
 
-class StageWeightsRecord:
-    """Keeps the stage weights of each block at the positions that are not padding, [stages, positions] each."""
+def recorded_weights(model: Any, samples: Iterable[Mapping[str, Any]]) -> dict[BlockId, list[Tensor]]:
+    """Run batches; return the stage weights of each step of a block at positions without padding, [stages, N]."""
+    recorded: dict[BlockId, list[Tensor]] = defaultdict(list)
 
-    def __init__(self) -> None:
-        self.weights: dict[BlockId, list[Tensor]] = defaultdict(list)
-
-    def see(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
-        """Add the weights of one step."""
+    def see(block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
         assert padding is not None
         real = padding.logical_not().cpu()
         rows = [torch.as_tensor(weight).float().cpu() for weight in weights]
         rows = [row.squeeze(-1) if row.dim() > 1 else row for row in rows]
-        self.weights[block].append(torch.stack([row.expand(real.shape)[real] for row in rows]))
+        recorded[block].append(torch.stack([row.expand(real.shape)[real] for row in rows]))
+
+    stacks = depth_stacks(model).values()
+    run_hooked(model, [handle for stack in stacks for handle in see_stage_weights(stack, see)], samples)
+    return recorded
 
 
 @torch.no_grad()
@@ -55,16 +56,14 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
 
     :param model: a model of this package in evaluation mode
     """
-    record, result = StageWeightsRecord(), []
-    stacks = depth_stacks(model).values()
-    run_hooked(model, [handle for stack in stacks for handle in see_stage_weights(stack, record.see)], samples)
-    for stack in stacks:
+    recorded, result = recorded_weights(model, samples), []
+    for stack in depth_stacks(model).values():
         for number, block in enumerate(stack.stepped_blocks):
             own = stack.depth_scheme.weights(number)
             own_rows = torch.stack([w.float().cpu().reshape(-1) for w in own]) if own else torch.empty(0, 1)
             rows = {str(block): own_rows}
-            if block in record.weights:
-                of_stages = torch.cat(record.weights[block], dim=1)
+            if block in recorded:
+                of_stages = torch.cat(recorded[block], dim=1)
                 rows = {str(block): of_stages, f"{block}, earlier layers": own_rows}
             for name, weights in rows.items():
                 if len(weights):

@@ -63,20 +63,13 @@ def depth_paths(
     :param stack: name of a stack that ``block_flows.refusals`` accepts
     :param sample: fairseq's batch of a single sentence, so that nothing is padding
     """
-    module, paths = depth_stacks(model)[stack], {}
-    for name, tableau in {TRAINED: None, **tableaus}.items():
+    module = depth_stacks(model)[stack]
+
+    def path_under(tableau: ButcherTableau | None) -> DepthPath:
         path: list[PathStep] = []
 
-        def keep(
-            block: BlockId,
-            field: VectorField,
-            y: Tensor,
-            next_y: Tensor,
-            padding: Tensor | None,
-            tableau: ButcherTableau | None = tableau,
-            path: list[PathStep] = path,
-        ) -> None:
-            evaluate, points = recording(field)
+        def keep(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
+            evaluate, points, _ = recording(field)
             if tableau is None:
                 points.append(y)
             else:
@@ -86,8 +79,9 @@ def depth_paths(
 
         with _stepped_by(module, tableau), removed_afterwards(see_steps(module, keep)):
             model(**sample["net_input"])
-        paths[name] = tuple(path)
-    return paths
+        return tuple(path)
+
+    return {name: path_under(tableau) for name, tableau in {TRAINED: None, **tableaus}.items()}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ its length. If ‖z_i − y‖ is many times ‖y‖, a stage sees what the stag
 """
 
 import argparse
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,10 +18,9 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ode_transformer.lab.analysis import systems
-from ode_transformer.lab.analysis.depth.block_flows import blocks_with_flows, recording
-from ode_transformer.models.layer_hooks import depth_stacks, see_steps
+from ode_transformer.lab.analysis.depth.block_flows import blocks_with_flows, recording, run_steps
 from ode_transformer.nn import BlockId
-from ode_transformer.numerics import ButcherTableau, VectorField, get_tableau, runge_kutta_steps
+from ode_transformer.numerics import VectorField, get_tableau, runge_kutta_steps
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import csv_text
 
@@ -41,31 +41,17 @@ class StageInput(NamedTuple):
     cosine: float
 
 
-class _StageInputs:
-    """Evaluates the stages of each step again and sums the three numbers of :class:`StageInput` over positions.
+def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageInput]:
+    """Measure the stages of all blocks that have an F, in the order of their depth."""
+    choices = blocks_with_flows(model)
+    sums: dict[BlockId, Tensor] = {}
+    positions: dict[BlockId, int] = defaultdict(int)
 
-    :param steps: tableau of each block, and the part of its step that is one of several
-    """
-
-    def __init__(self, steps: Mapping[BlockId, tuple[ButcherTableau, float]]) -> None:
-        self.steps = steps
-        self.sums: dict[BlockId, Tensor] = {}
-        self.positions: dict[BlockId, int] = {}
-
-    def see(self, block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
-        if block not in self.steps:
-            return
+    def see(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
         assert padding is not None
-        evaluate, points = recording(field)
-        increments: list[Tensor] = []
-
-        def keep(point: Tensor) -> Tensor:
-            increments.append(evaluate(point))
-            return increments[-1]
-
-        tableau, part = self.steps[block]
-        runge_kutta_steps(keep, y, tableau, 1, part)
-        real = padding.logical_not()
+        evaluate, points, increments = recording(field)
+        choice, real = choices[block], padding.logical_not()
+        runge_kutta_steps(evaluate, y, get_tableau(choice.scheme), 1, 1 / choice.steps)
         start, first = y[real].float(), increments[0][real].float()
         length = start.norm(dim=-1)
         rows = []
@@ -73,20 +59,14 @@ class _StageInputs:
             moved, added = point[real].float() - start, increment[real].float()
             numbers = moved.norm(dim=-1) / length, added.norm(dim=-1) / length, cosine_similarity(added, first, dim=-1)
             rows.append(torch.stack([number.double().sum() for number in numbers]))
-        self.sums[block] = self.sums.get(block, 0) + torch.stack(rows)
-        self.positions[block] = self.positions.get(block, 0) + len(start)
+        sums[block] = sums.get(block, 0) + torch.stack(rows)
+        positions[block] += len(start)
 
-
-def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageInput]:
-    """Measure the stages of all blocks that have an F, in the order of their depth."""
-    choices = blocks_with_flows(model).items()
-    record = _StageInputs({b: (get_tableau(choice.scheme), 1 / choice.steps) for b, choice in choices})
-    see_all = [handle for stack in depth_stacks(model).values() for handle in see_steps(stack, record.see)]
-    systems.run_hooked(model, see_all, samples)
+    run_steps(model, see, samples)
     return [
         StageInput(str(block), stage, *row)
-        for block, sums in record.sums.items()
-        for stage, row in enumerate((sums / record.positions[block]).tolist(), 1)
+        for block, of_block in sums.items()
+        for stage, row in enumerate((of_block / positions[block]).tolist(), 1)
     ]
 
 
