@@ -25,7 +25,7 @@ from ode_transformer.support.subword_models import join_output, join_references
 from ode_transformer.support.tables import markdown_table
 
 _HYPOTHESIS = re.compile(r"D-\d+\t[^\t]*\t")
-MARKS = {"equal": "", "missing": "~~", "added": "**"}
+MARKS = {"equal": "", "missing": "~~", "added": "**"}  # of Markdown: added words in bold, missing ones struck out
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,6 @@ def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
             yield "added", added
 
 
-def mark_differences(hypothesis: str, reference: str) -> str:
-    """Return the hypothesis as Markdown, with added words in bold and missing words struck out."""
-    pieces = differences(hypothesis, reference)
-    return " ".join(f"{MARKS[kind]}{escape(words)}{MARKS[kind]}" for kind, words in pieces)
-
-
 def escape(text: str) -> str:
     """Escape the characters that Markdown would interpret, in a table too."""
     return re.sub(r"([\\`*_~\[\]<>|&#])", r"\\\1", text)
@@ -141,7 +135,9 @@ def examples_text(outputs: SystemOutputs, lines: Sequence[int], metric: str) -> 
         for name, hypotheses in outputs.systems.items():
             score = sentence_score(metric, hypotheses[index], reference)
             bracket = "" if score is None else f" ({score:.1f})"
-            rows.append((escape(name) + bracket, mark_differences(hypotheses[index], reference)))
+            pieces = differences(hypotheses[index], reference)
+            marked = " ".join(f"{MARKS[kind]}{escape(words)}{MARKS[kind]}" for kind, words in pieces)
+            rows.append((escape(name) + bracket, marked))
         sections.append(f"### Line {line}\n\n{markdown_table(['', ''], rows, 'll')}\n")
     return "\n".join(sections)
 

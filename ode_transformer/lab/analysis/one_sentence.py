@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.decoding.attention_maps import AttentionMap, attention_maps
+from ode_transformer.decoding.attention_maps import attention_maps
 from ode_transformer.lab.analysis.depth.coefficients import recorded_weights
 from ode_transformer.lab.analysis.plots import new_figure, plain_label, save_figure
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
@@ -25,46 +25,20 @@ _KINDS = (SubLayerKind.SELF_ATTENTION, SubLayerKind.CROSS_ATTENTION)
 
 
 @dataclass(frozen=True)
-class DrawnMap:
-    """An attention map of one sentence as it is drawn.
-
-    :param line: number of the sentence in its split, from 1 on
-    :param weights: [rows, columns]
-    :param query: the token whose attention it is, where that is not a row
-    """
-
-    line: int
-    title: str
-    axes: tuple[str, str]
-    tokens: tuple[list[str], list[str]]
-    weights: Tensor
-    query: str | None = None
-
-
-def drawn_map(line: int, title: str, attention: AttentionMap, tokens: Mapping[str, Sequence[str]]) -> DrawnMap:
-    """Return a map of two axes; of three axes it is the attention of the last token before the end."""
-    query_index, query = 0, None
-    if len(attention.axes) == 3:
-        query_tokens = tokens[attention.axes[1]]
-        query_index = max(0, len(query_tokens) - 2)
-        query = query_tokens[query_index]
-    (rows, columns), weights = attention.matrix(query_index)
-    return DrawnMap(line, title, (rows, columns), (list(tokens[rows]), list(tokens[columns])), weights, query)
-
-
-@dataclass(frozen=True)
 class AttentionMatrix:
     """Attention weights of a sentence.
 
     :param rows: tokens that attend
     :param columns: tokens that are attended to
     :param heads: weights of each head, [H, rows, columns]
+    :param axes: names of both sides
     """
 
     title: str
     rows: list[str]
     columns: list[str]
     heads: Tensor
+    axes: tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -133,19 +107,32 @@ def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = Tru
     ]
 
 
-def attention(model: Any, sample: dict[str, Any], number: int, tokens: dict[str, list[str]]) -> list[AttentionMatrix]:
+def sentence_maps(model: Any, sample: dict[str, Any], tokens: Mapping[str, list[str]]) -> list[AttentionMatrix]:
+    """Return the maps of ``decoding.attention_maps``; those of three axes for the last token before the end."""
+    matrices = []
+    for title, entry in attention_maps(model, sample).items():
+        query = 0
+        if len(entry.axes) == 3:
+            query_tokens = tokens[entry.axes[1]]
+            query = max(0, len(query_tokens) - 2)
+            title = f"{title} of {query_tokens[query]}"
+        (rows, columns), weights = entry.matrix(query)
+        matrices.append(AttentionMatrix(title, tokens[rows], tokens[columns], weights[None], (rows, columns)))
+    return matrices
+
+
+def attention(model: Any, sample: dict[str, Any], tokens: dict[str, list[str]]) -> list[AttentionMatrix]:
     """Return all attention maps of a sentence; none if it is too long to be read."""
     if max(map(len, tokens.values())) > LONGEST_MAP:
         return []
     if hasattr(model, "attention_maps") or not depth_stacks(model):  # a grid, or a model of fairseq's own
-        maps = [drawn_map(number, title, entry, tokens) for title, entry in attention_maps(model, sample).items()]
-        return [AttentionMatrix(m.title, *m.tokens, m.weights.unsqueeze(0)) for m in maps]
+        return sentence_maps(model, sample, tokens)
     matrices = []
     for (layer, kind), heads in attention_by_head(model, sample).items():
-        rows = tokens["source" if layer.stack == "encoder" else "prefix"]
-        columns = tokens["source"] if kind is SubLayerKind.CROSS_ATTENTION else rows
-        sides = readable_tokens(rows), readable_tokens(columns)
-        matrices.append(AttentionMatrix(f"{layer}: {kind.value}", *sides, heads))
+        rows = "source" if layer.stack == "encoder" else "prefix"
+        columns = "source" if kind is SubLayerKind.CROSS_ATTENTION else rows
+        sides = readable_tokens(tokens[rows]), readable_tokens(tokens[columns])
+        matrices.append(AttentionMatrix(f"{layer}: {kind.value}", *sides, heads, (rows, columns)))
     return matrices
 
 
@@ -157,29 +144,28 @@ def matrix_data(matrix: AttentionMatrix) -> dict[str, Any]:
     return {"title": matrix.title, **sides, "heads": len(matrix.heads), "weights": weights}
 
 
-def draw_map(drawn: DrawnMap, system: str, path: Path) -> None:
+def draw_map(matrix: AttentionMatrix, system: str, path: Path) -> None:
     """Draw the weights as shades, with a token at each row and column."""
-    rows, columns = drawn.tokens
-    figure = new_figure(1.8 + 0.32 * len(columns), 1.5 + 0.28 * len(rows))
+    figure = new_figure(1.8 + 0.32 * len(matrix.columns), 1.5 + 0.28 * len(matrix.rows))
     axes = figure.subplots()
-    image = axes.imshow(drawn.weights.numpy(), cmap="Greys", vmin=0, aspect="auto")
-    axes.set_xticks(range(len(columns)), [plain_label(token) for token in columns], rotation=90)
-    axes.set_yticks(range(len(rows)), [plain_label(token) for token in rows])
-    axes.set_xlabel(drawn.axes[1])
-    axes.set_ylabel(drawn.axes[0])
-    query = "" if drawn.query is None else f" of {drawn.query}"
-    axes.set_title(plain_label(f"{system}: {drawn.title}{query}"), fontsize="medium")
+    image = axes.imshow(matrix.heads.mean(dim=0).numpy(), cmap="Greys", vmin=0, aspect="auto")
+    axes.set_xticks(range(len(matrix.columns)), [plain_label(token) for token in matrix.columns], rotation=90)
+    axes.set_yticks(range(len(matrix.rows)), [plain_label(token) for token in matrix.rows])
+    axes.set_ylabel(matrix.axes[0])
+    axes.set_xlabel(matrix.axes[1])
+    axes.set_title(plain_label(f"{system}: {matrix.title}"), fontsize="medium")
     figure.colorbar(image)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a script that the font lacks
         save_figure(figure, path)
 
 
-def write_maps(maps: Iterable[DrawnMap], system: str, folder: Path) -> None:
-    """Write a plot and a JSON file with the weights of each map."""
+def write_maps(matrices: Iterable[AttentionMatrix], system: str, line: int, folder: Path) -> None:
+    """Write a plot and a JSON file with the weights of each attention map of a sentence."""
     folder.mkdir(exist_ok=True)
-    for drawn in maps:
-        name = f"{file_name(system)}-{drawn.line}-{re.sub(r'[^a-z0-9]+', '_', drawn.title.lower())}"
-        draw_map(drawn, system, folder / f"{name}.png")
-        values = {**vars(drawn), "weights": drawn.weights.tolist()}
+    for matrix in matrices:
+        name = f"{file_name(system)}-{line}-{re.sub(r'[^a-z0-9]+', '_', matrix.title.lower())}"
+        draw_map(matrix, system, folder / f"{name}.png")
+        values = {"line": line, "title": matrix.title, "axes": matrix.axes, "tokens": (matrix.rows, matrix.columns)}
+        values["weights"] = matrix.heads.mean(dim=0).tolist()
         write_text(folder / f"{name}.json", json.dumps(values, ensure_ascii=False) + "\n")

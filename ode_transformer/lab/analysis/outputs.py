@@ -11,7 +11,7 @@ each table, ``attention`` with a plot and the weights of each map, and ``systems
 import argparse
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ode_transformer.decoding.attention_maps import attention_maps, axis_tokens
+from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.lab.analysis.bucket_tables import Buckets, BucketTable
-from ode_transformer.lab.analysis.one_sentence import DrawnMap, drawn_map, write_maps
+from ode_transformer.lab.analysis.one_sentence import sentence_maps, write_maps
 from ode_transformer.lab.analysis.plots import new_figure
 from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator, named_systems
 from ode_transformer.lab.metrics.metric import Lines, Settings
@@ -103,15 +103,6 @@ def frequencies(system: Translator, data: Path) -> np.ndarray | None:
         counts += np.bincount(tokens, minlength=len(counts))
         meter.update(chunk.stop)
     return counts
-
-
-def maps(system: Translator, lines: Sequence[int]) -> Iterator[DrawnMap]:
-    """Yield all attention maps of some sentences, numbered from 1 on."""
-    for line in lines:
-        (row,) = system.split.rows([line - 1])
-        tokens = axis_tokens(row, system.split.dictionaries)
-        for title, attention in attention_maps(system.model, system.split.dataset.collater([row])).items():
-            yield drawn_map(line, title, attention, tokens)
 
 
 def corpus_bleu(hypotheses: Lines, settings: Settings) -> float:
@@ -211,7 +202,10 @@ def run(args: argparse.Namespace) -> int:
         translations[name] = read_lines(hypotheses)
         accuracies[name] = token_accuracy(system)
         digests[name] = system.model_digest
-        write_maps(maps(system, args.maps), name, args.output / "attention")
+        for line in args.maps:
+            (row,) = system.split.rows([line - 1])
+            tokens, sample = axis_tokens(row, system.split.dictionaries), system.split.dataset.collater([row])
+            write_maps(sentence_maps(system.model, sample, tokens), name, line, args.output / "attention")
     assert test is not None  # argparse asks for one system at least
     tables = comparison_tables(translations, accuracies, test, args.lengths)
     record = {

@@ -16,13 +16,7 @@ from typing import Literal
 
 from ode_transformer.lab.corpora.catalogue_files import read_wheel
 from ode_transformer.lab.corpora.cleaning import ROMANIAN_LETTERS
-from ode_transformer.lab.corpora.wheel_corpus import (
-    Origin,
-    Pair,
-    WheelCorpus,
-    normalise,
-    write_corpus,
-)
+from ode_transformer.lab.corpora.wheel_corpus import Origin, Pair, WheelCorpus, normalise, write_corpus
 from ode_transformer.support.errors import UserError
 
 HELD_OUT = 0.025, 0.035  # of the pairs, for validation and for the test

@@ -43,8 +43,6 @@ SOURCES = (*ARCHIVES, *LISTS.values())  # names of the raw files
 END_MARKS = frozenset(".!?'`\"’”)")
 HIGHLIGHT = "@highlight"
 _LAST_FULL_STOP = re.compile(r"(?<=[^\s.])\.$")
-# "LONDON, England (CNN) -- " or "(CNN)"
-_DATELINE = re.compile(r"^.{0,80}?\(CNN\)\s*(?:--\s*)?")
 
 
 class SummarisationCorpus(TwoSidedCorpus):
@@ -54,8 +52,6 @@ class SummarisationCorpus(TwoSidedCorpus):
     :param tokenise: separate punctuation from words
     :param escape: write special characters as Moses does, such as ``&apos;``
     :param whole_texts: tokenise the joined lines at once, as Moses does whose last word never keeps its full stop
-    :param strip_dateline: remove the place and ``(CNN) --`` at the start of an article
-    :param source_tokens: cut articles after so many tokens; fairseq's ``--truncate-source`` cuts after pieces instead
     """
 
     kind: Literal["summaries"] = "summaries"
@@ -65,8 +61,6 @@ class SummarisationCorpus(TwoSidedCorpus):
     tokenise: bool = True
     escape: Annotated[bool, Field(exclude_if=lambda escape: not escape)] = False
     whole_texts: Annotated[bool, Field(exclude_if=lambda whole: not whole)] = False
-    strip_dateline: bool = False
-    source_tokens: Annotated[int, Field(ge=1)] | None = None
 
     @property
     def sources(self) -> list[str]:
@@ -135,10 +129,7 @@ def source_and_target(story: list[str], options: SummarisationCorpus) -> tuple[s
     lines = [text for line in story if (text := " ".join(line.split()))]
     end = next((number for number, line in enumerate(lines) if line.startswith(HIGHLIGHT)), len(lines))
     article, highlights = lines[:end], [line for line in lines[end:] if not line.startswith(HIGHLIGHT)]
-    if options.strip_dateline and article:
-        article[0] = _DATELINE.sub("", article[0])
-    source = prepare_text(article, options).split()
-    return " ".join(source[: options.source_tokens]), prepare_text(highlights, options)
+    return prepare_text(article, options), prepare_text(highlights, options)
 
 
 def prepare_text(lines: list[str], options: SummarisationCorpus) -> str:

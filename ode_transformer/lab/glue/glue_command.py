@@ -25,7 +25,7 @@ from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.recipe import Flags, FlagValue, load_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import file_stamp, lock_directory, write_files
+from ode_transformer.support.files import file_stamp, lock_directory, read_json, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import YamlSection, read_yaml
@@ -61,10 +61,6 @@ class GlueConfig(YamlSection):
     train: Flags
     expected: list[PublishedGlue] = []
 
-    def task_flags(self, name: str) -> dict[str, str]:
-        """Return the flags of a task's runs beside those of all tasks."""
-        return {"task": "symmetric_sentence_prediction"} if name in self.symmetric else {}
-
     def systems_of(self, table: str) -> list[str]:
         """Return the architectures of a published table."""
         if archs := [entry.arch for entry in self.expected if entry.table == table]:
@@ -95,8 +91,7 @@ class GridRun:
 
     def results(self) -> dict[str, Any]:
         """Return development metrics and test predictions for each development split."""
-        results: dict[str, Any] = json.loads(self.results_file.read_text(encoding="utf-8"))
-        return results
+        return dict(read_json(self.results_file))
 
     def scores(self) -> dict[str, float]:
         """Return the mean of the metrics for each development split; it ranks the runs."""
@@ -110,11 +105,11 @@ def plan_runs(
 
     :param options: flags of fairseq-train by name, for every run of the task
     """
-    runs = []
+    runs, name = [], prepared.task.name
+    own = {"task": "symmetric_sentence_prediction"} if name in config.symmetric else {}
     for point in config.points():
-        folder = output / "runs" / prepared.task.name / ",".join(f"{key}={value}" for key, value in point.items())
-        chosen = {**options, **config.task_flags(prepared.task.name), **point}
-        flags = finetuning.training_options(prepared, folder / "checkpoints", chosen)
+        folder = output / "runs" / name / ",".join(f"{key}={value}" for key, value in point.items())
+        flags = finetuning.training_options(prepared, folder / "checkpoints", {**options, **own, **point})
         command = ["fairseq-train", prepared.data, *commands.flags(flags)]
         runs.append(GridRun(folder, command, [*map(str, command), *file_stamp(model), prepared.digest]))
     return runs

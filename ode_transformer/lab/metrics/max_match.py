@@ -86,18 +86,13 @@ def max_match(hypotheses: Sequence[str], gold: Sequence[AnnotatedSentence]) -> l
     return sentences
 
 
-def sum_counts(sentences: Sequence[MatchedSentence]) -> Counts:
-    """Add the numbers of all sentences."""
-    return sum((sentence.counts for sentence in sentences), Counts())
-
-
 def m2_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute P, R and F0.5 against the corrections of ``settings.gold``."""
     assert settings.gold is not None
     gold = read_m2(settings.gold)
     sentences = max_match(hypotheses, gold)
     signature = f"m2|max_unchanged:{MAX_UNCHANGED}|annotators:{max_annotators(gold)}|case:mixed"
-    return prf_scores(sum_counts(sentences), signature, len(gold))
+    return prf_scores(sum((sentence.counts for sentence in sentences), Counts()), signature, len(gold))
 
 
 def prf_scores(counts: Counts, signature: str, sentences: int) -> list[Score]:

@@ -49,7 +49,7 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
     tokens, unit, eos = int(counts[0].replace(",", "")), "token", ""
     skipped = _SKIPPED.search(log)
     if skipped or not tokens:
-        missing = _missing_tokens(log, tokens) or f"{skipped[1]} samples" if skipped else "all tokens"
+        missing = f"{skipped[1]} samples" if skipped else "all tokens"
         raise UserError(
             f"{path}: {missing} were not scored, in samples longer than the model takes: run fairseq-eval-lm with a "
             "smaller --tokens-per-sample and --sample-break-mode none"
@@ -73,15 +73,6 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
     detail = f"{loss:.4f} bits a {unit}, {tokens:,} {unit}s" + (" with the ends of sentence" if eos else "")
     lines = None if settings.references is None else len(settings.references)
     return [Score("perplexity", value, f"per:{unit}{eos}{samples}", detail, lines)]
-
-
-def _missing_tokens(log: str, scored: int) -> str:
-    """Return in words how many tokens of the data were not scored; empty if the data are gone."""
-    from fairseq.data.data_utils import load_indexed_dataset
-
-    dataset = load_indexed_dataset(f"{_setting(log, 'data')}/{_setting(log, 'gen_subset')}", None)
-    total = 0 if dataset is None else int(dataset.sizes.sum())
-    return f"{total - scored:,} of {total:,} tokens" if total else ""
 
 
 def _setting(log: str, name: str) -> str | None:

@@ -128,5 +128,5 @@ def measure_sentence(model: Any, split: Split, number: int) -> MeasuredSentence:
     tokens = axis_tokens(row, split.dictionaries)
     if not hasattr(model, "encoder"):
         tokens["prefix"] = tokens["source"]  # a language model's source is what it has read
-    weights, maps = word_weights(model, sample), attention(model, sample, number, tokens)
+    weights, maps = word_weights(model, sample), attention(model, sample, tokens)
     return MeasuredSentence(number, tokens, weights, maps, surprisals(model, sample))

@@ -73,7 +73,7 @@ class ServedModel:
         return {
             "translation": best.text,
             "tokens": {"source": readable["source"], "target": readable["target"]},
-            "attention": [matrix_data(matrix) for matrix in attention(model, sample, 1, tokens)],
+            "attention": [matrix_data(matrix) for matrix in attention(model, sample, tokens)],
             "stage_weights": [
                 {
                     "block": block.block,

@@ -55,7 +55,10 @@ def _fill(text: str, values: Mapping[str, Sequence[Any]], output: Path) -> Comma
 
 def _shared_values(runs: Sequence[Run], systems: Mapping[str, Experiment]) -> dict[str, Sequence[Any]]:
     """Return the words of each field that stands for all runs."""
-    experiment = runs[0][1]
+    experiment, recipe = runs[0][1], runs[0][1].recipe
+    further = [experiment.data.corpus / name for name in experiment.references(recipe.score[0], "test")[1:]]
+    metric = recipe.score[0].metric
+    tokenize = _flavour(recipe).get("tokenize") if metric == "bleu" else None
 
     def per_system(file: Callable[[Experiment], Path]) -> list[str]:
         return [f"{name}={file(run)}" for name, run in systems.items()]
@@ -67,15 +70,10 @@ def _shared_values(runs: Sequence[Run], systems: Mapping[str, Experiment]) -> di
         "{data}": [experiment.data.binary],
         "{corpus}": [experiment.data.corpus],
         "{search}": _search_flags(experiment),
-        "{flavour}": commands.flags(_flavour(experiment.recipe)),
-        "{metric}": commands.flags(_metric(experiment.recipe)),
-        "{references}": _further_references(experiment),
+        "{flavour}": commands.flags(_flavour(recipe)),
+        "{metric}": commands.flags({"metric": metric, "tokenize": tokenize}),
+        "{references}": ["--more-references", *further] if further else [],
     }
-
-
-def _further_references(experiment: Experiment) -> list[Any]:
-    _, *names = experiment.references(experiment.recipe.score[0], "test")
-    return ["--more-references", *(experiment.data.corpus / name for name in names)] if names else []
 
 
 def _search_flags(experiment: Experiment) -> list[str]:
@@ -96,8 +94,3 @@ def _flavour(recipe: Recipe) -> dict[str, Any]:
             tokenize = entry.options.get("tokenize", "none" if entry.against == "tokens" else None)
             return {"tokenize": tokenize, "lowercase": entry.options.get("lowercase")}
     return {}
-
-
-def _metric(recipe: Recipe) -> dict[str, Any]:
-    entry = recipe.score[0]
-    return {"metric": entry.metric, "tokenize": _flavour(recipe).get("tokenize") if entry.metric == "bleu" else None}

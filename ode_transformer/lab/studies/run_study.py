@@ -54,11 +54,7 @@ def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
         return []
     workflow.prepare(runs.data, runs.options)
     trials = [
-        Training(
-            f"{row}, {name}, seed {tuning.seed}",
-            trial.folder,
-            partial(run_experiment.train, trial),
-        )
+        Training(f"{row}, {name}, seed {tuning.seed}", trial.folder, partial(run_experiment.train, trial))
         for row in rows
         for name, trial in runs.trials(row).items()
         if runs.options.dry_run or not run_experiment.is_trained(trial)

@@ -179,10 +179,7 @@ def solution_lines(size: ModelSize, gradients: tuple[float, float], beta: float)
 
 
 def architecture_lines(
-    args: argparse.Namespace,
-    gradients: tuple[float, float],
-    beta: float,
-    dictionaries: tuple[int, int] | None = None,
+    args: argparse.Namespace, gradients: tuple[float, float], beta: float, dictionaries: tuple[int, int] | None = None
 ) -> list[str]:
     """Describe the solution for an architecture, its new flags and the parameter counts of both models, a line each.
 

@@ -9,7 +9,7 @@ from gec_stand_in import SENTENCES, block, m2_text, write_punkt, write_raw
 from ode_transformer.lab.corpora.gec_corpus import GecCorpus, M2Corpus, apply_edits, hold_out_sentences
 from ode_transformer.lab.corpora.lang8 import WordTokenizer, entry_pairs
 from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit, read_m2
-from ode_transformer.lab.metrics.max_match import max_match, sum_counts
+from ode_transformer.lab.metrics.max_match import Counts, max_match
 
 
 def lines(path: Path) -> list[str]:
@@ -40,7 +40,8 @@ def test_the_published_corpus(tmp_path: Path):
     gold = read_m2(tmp_path / "corpus" / "test.m2")
     assert [source for source, _ in test] == [" ".join(sentence.tokens) for sentence in gold]
     assert (tmp_path / "corpus" / "test.m2").read_text() == m2_text(2, SENTENCES[10:30], annotators=2)
-    result = sum_counts(max_match([target for _, target in test], gold))
+    matched = max_match([target for _, target in test], gold)
+    result = sum((sentence.counts for sentence in matched), Counts())
     assert result.correct == result.gold == result.proposed > 10
 
 

@@ -18,7 +18,7 @@ from ode_transformer.lab.metrics.m2_file import (
     iterate_sentences,
     read_m2,
 )
-from ode_transformer.lab.metrics.max_match import Counts, max_match, sum_counts
+from ode_transformer.lab.metrics.max_match import Counts, max_match
 from ode_transformer.support.errors import UserError
 
 # The official scorer's README has an example of the same kinds of edits: 4 correct of 5 system and 5 gold edits.
@@ -52,7 +52,7 @@ def test_example_of_the_official_scorer():
         SystemEdit(4, 4, ("a",), True),
     )
     assert matched[0].counts == Counts(correct=2, proposed=3, gold=2)
-    result = sum_counts(matched)
+    result = sum((sentence.counts for sentence in matched), Counts())
     assert result == Counts(correct=4, proposed=5, gold=5)
     assert (result.precision, result.recall, result.f_score(0.5)) == (0.8, 0.8, pytest.approx(0.8))
 
@@ -200,7 +200,7 @@ def test_annotators_are_those_of_the_definition():
         chosen.append(annotator)
     matched = max_match(hypotheses, corpus)
     assert [found.annotator for found in matched] == chosen
-    result = sum_counts(matched)
+    result = sum((sentence.counts for sentence in matched), Counts())
     assert (result.correct, result.proposed, result.gold) == expected
     assert len(set(chosen)) == 3
 
