@@ -112,8 +112,8 @@ def outputs(parser: argparse.ArgumentParser) -> None:
     add("--maps", type=rising_numbers, default=[], metavar=numbers, help="attention maps of these sentences, from 1 on")
     lengths_help = "last length or position of each bucket but the open one (default: 10,20,30,40,50)"
     add("--lengths", type=rising_numbers, default=[10, 20, 30, 40, 50], metavar=numbers, help=lengths_help)
-    more = "further references of the test set, besides that of the data: texts with a sentence on each line"
-    add("--more-references", type=Path, nargs="+", default=[], metavar="FILE", help=more)
+    references = "further references of the test set, besides that of the data: texts with a sentence on each line"
+    add("--more-references", type=Path, nargs="+", default=[], metavar="FILE", help=references)
     add("--tokenize", choices=TOKENIZERS, help="BLEU's tokenizer (default: that for the language)")
     add("--lowercase", action="store_true", help="BLEU ignores case")
     add_search_arguments(parser)

@@ -167,8 +167,8 @@ def _draw_layers(axes: Axes, groups: Sequence[Sequence[LoggedRun]], pattern: str
     logged = logged_layers(run for seeds in groups for run in seeds)
     names = [name for name in logged if fnmatchcase(name, pattern)]
     if not names:
-        known = ", ".join(logged) or "nothing by layer: train with --log-depth-interval"
-        raise UserError(f"--what {pattern}: expected {', '.join(WHAT)}, or what the runs logged: {known}")
+        logged_names = ", ".join(logged) or "nothing by layer: train with --log-depth-interval"
+        raise UserError(f"--what {pattern}: expected {', '.join(WHAT)}, or what the runs logged: {logged_names}")
     for shade, name in enumerate(names):
         colour = colormaps[rcParams["image.cmap"]](0.9 * shade / max(1, len(names) - 1))
         for index, seeds in enumerate(groups):

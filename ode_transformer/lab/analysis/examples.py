@@ -77,9 +77,10 @@ def read_outputs(
     return SystemOutputs(source_lines, reference_lines, hypotheses)
 
 
-def _differ(reference: str | None, other: str) -> bool:
+def _differ(reference: str | None, second_reference: str) -> bool:
     """Return whether two systems have different references; a dictionary may lack words that the other one has."""
-    return reference is not None and reference != other and UNKNOWN_REFERENCE not in f"{reference} {other}"
+    has_unknown_words = UNKNOWN_REFERENCE in f"{reference} {second_reference}"
+    return reference is not None and reference != second_reference and not has_unknown_words
 
 
 def sentence_score(metric: str, hypothesis: str, reference: str) -> float | None:

@@ -57,8 +57,8 @@ class LinearSums:
         x, y = torch.cat([torch.ones_like(x[:, :1]), x], dim=-1).double(), y.double()
         return cls(x.T @ x, y.T @ x, y.square().sum())
 
-    def __add__(self, other: LinearSums) -> LinearSums:
-        return LinearSums(self.xx + other.xx, self.yx + other.yx, self.yy + other.yy)
+    def __add__(self, sums: LinearSums) -> LinearSums:
+        return LinearSums(self.xx + sums.xx, self.yx + sums.yx, self.yy + sums.yy)
 
     def fit(self) -> LinearFit:
         """Return the linear map with the least squared error."""

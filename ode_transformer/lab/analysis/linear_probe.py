@@ -64,9 +64,9 @@ class Probe:
         for folder in ("solutions", "hypotheses"):
             (self.output / folder).mkdir(parents=True, exist_ok=True)
 
-    def run_job(self, name: str, request: list[Any], result: Path, work: Any) -> None:
+    def run_job(self, name: str, request: list[Any], result: Path, job: Any) -> None:
         """Run a job that depends on the model and on ``request`` alone, unless it is done."""
-        self._jobs(request).run(name, None, result, work)
+        self._jobs(request).run(name, None, result, job)
 
     def _jobs(self, request: list[Any]) -> Jobs:
         digest = Jobs(self.output).digest_of([self.translator.model_digest, *request])

@@ -116,8 +116,8 @@ def by_source_length(measure: Measure, hypotheses: Lines, test: TestSet, buckets
     values: list[float | None] = []
     for index in range(len(buckets.ends) + 1):
         numbers = np.flatnonzero(indices == index).tolist()
-        chosen, first, *others = ([lines[number] for number in numbers] for lines in (hypotheses, *texts))
-        settings = replace(test.settings, references=first, more_references=tuple(others))
+        chosen, first, *further = ([lines[number] for number in numbers] for lines in (hypotheses, *texts))
+        settings = replace(test.settings, references=first, more_references=tuple(further))
         values.append(measure(chosen, settings) if numbers else None)
     return values
 
@@ -191,9 +191,12 @@ def run(args: argparse.Namespace) -> int:
         check_within("--maps", args.maps, len(system.numbers))
         if test is None:
             lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
-            references, more = system.references(), [read_lines(path)[: len(lengths)] for path in args.more_references]
+            references, further = (
+                system.references(),
+                [read_lines(path)[: len(lengths)] for path in args.more_references],
+            )
             tokenize = args.tokenize or default_tokenizer(references)  # the same for all buckets
-            settings = Settings(references, tuple(more), tokenize, args.lowercase)
+            settings = Settings(references, tuple(further), tokenize, args.lowercase)
             test = TestSet(args.split, settings, lengths, frequencies(system, args.data))
         hypotheses = args.output / "systems" / file_name(name) / "hypotheses.txt"
         hypotheses.parent.mkdir(parents=True, exist_ok=True)

@@ -234,6 +234,6 @@ def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
 
 def _interpolate(values: Mapping[int, float], updates: Sequence[int]) -> list[float | None]:
     """Return the value at each update, linear between its neighbours; None after the last of them."""
-    known = sorted(values)
-    interpolated = np.interp(updates, known, [values[update] for update in known], right=np.nan)
+    reported = sorted(values)
+    interpolated = np.interp(updates, reported, [values[update] for update in reported], right=np.nan)
     return [None if np.isnan(value) else float(value) for value in interpolated]

@@ -64,12 +64,12 @@ class Keep(YamlSection):
     ratio: Annotated[float, Field(ge=1)] | None = None
 
     def __call__(self, source: str, target: str) -> bool:
-        words = source.split(), target.split()
-        shorter, longer = sorted(map(len, words))
+        sides = source.split(), target.split()
+        shorter, longer = sorted(map(len, sides))
         in_bounds = self.min <= shorter and longer <= self.max
         if not in_bounds or (self.ratio is not None and longer > self.ratio * shorter):
             return False
-        return max(len(source), len(target)) <= LONGEST_WORD or max(map(len, chain(*words))) <= LONGEST_WORD
+        return max(len(source), len(target)) <= LONGEST_WORD or max(map(len, chain(*sides))) <= LONGEST_WORD
 
 
 def prepare_pairs(

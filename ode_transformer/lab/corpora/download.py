@@ -138,7 +138,7 @@ def _download(source: Source, folder: Path, sources: Mapping[str, AnySource]) ->
     :param sources: all, for the archives with a copy
     :raises UserError: no address gives the file
     """
-    path, part, reasons = folder / source.file, _record_folder(source, folder) / "file.part", []
+    path, partial, reasons = folder / source.file, _record_folder(source, folder) / "file.part", []
     algorithm, value = source.checksum or _read_record(source, folder).get("checksum") or ("sha256", None)
     origins: list[str | Copy] = [*source.urls, *source.copies]
     for origin in origins:
@@ -146,43 +146,43 @@ def _download(source: Source, folder: Path, sources: Mapping[str, AnySource]) ->
         print_progress(f"{source.file}: {name}")
         try:
             if isinstance(origin, Copy):
-                _extract(origin, part, folder, sources)
+                _extract(origin, partial, folder, sources)
             else:
-                transfer(origin, part, source.bytes)
+                transfer(origin, partial, source.bytes)
         except (UserError, httpx2.HTTPError) as error:
             reasons.append(f"{name}: {one_line(error)}")
             continue
-        size, digest = part.stat().st_size, file_digest(part, algorithm)
-        with open(part, "rb") as file:
+        size, digest = partial.stat().st_size, file_digest(partial, algorithm)
+        with open(partial, "rb") as file:
             is_packed = file.read(2) == b"\x1f\x8b" and not source.file.endswith(("gz", ".zip"))
-        _version_file(part).unlink(missing_ok=True)
+        _version_file(partial).unlink(missing_ok=True)
         if value in (None, digest) and source.bytes in (None, size) and not is_packed:
             path.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(part, path)
+            os.replace(partial, path)
             _write_record(path, source, (algorithm, digest), folder)
             if source.checksum is None:
                 print_progress(f"{path}: sha256 {digest}; none is published, so compare it with that of other machines")
             return
         published = value or (f"{source.bytes:,} bytes" if source.bytes else "a file without gzip")
         reasons.append(f"{name}: {size:,} bytes with {algorithm} {digest} instead of {published}")
-        part.unlink()
+        partial.unlink()
     raise UserError(f"{source.file}: cannot be downloaded: {'; '.join(reasons)}; --raw takes a folder that has it")
 
 
-def _extract(copy: Copy, part: Path, folder: Path, sources: Mapping[str, AnySource]) -> None:
+def _extract(copy: Copy, partial: Path, folder: Path, sources: Mapping[str, AnySource]) -> None:
     """Write a file from an archive, which is downloaded if necessary."""
     archive = obtain_files([copy.source], sources, None, folder)[copy.source]
-    with open(part, "wb") as file:
+    with open(partial, "wb") as file:
         for _, stream in open_texts(archive, copy.member):
             shutil.copyfileobj(stream, file)
 
 
-def _version_file(part: Path) -> Path:
+def _version_file(partial: Path) -> Path:
     """Return the file with the address of a part and the ETag or date of the version that it is of."""
-    return part.with_suffix(".version")
+    return partial.with_suffix(".version")
 
 
-def transfer(url: str, part: Path, limit: int | None = None) -> None:
+def transfer(url: str, partial: Path, limit: int | None = None) -> None:
     """Download the file at an address, in as many attempts as bring bytes; what has come of the same version stays.
 
     A full disk ends it with the system's own message; the part stays, and the next call continues it.
@@ -192,29 +192,29 @@ def transfer(url: str, part: Path, limit: int | None = None) -> None:
     """
     failures = 0
     while True:
-        size = part.stat().st_size if part.exists() else 0
+        size = partial.stat().st_size if partial.exists() else 0
         try:
-            _attempt(url, part, limit)
+            _attempt(url, partial, limit)
             return
         except httpx2.HTTPError as error:
             code = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else 0
-            if code == 416 and _version_file(part).exists():  # it is asked for as a whole
-                _version_file(part).unlink()
+            if code == 416 and _version_file(partial).exists():  # it is asked for as a whole
+                _version_file(partial).unlink()
                 continue
-            failures = 0 if part.exists() and part.stat().st_size > size else failures + 1
+            failures = 0 if partial.exists() and partial.stat().st_size > size else failures + 1
             if failures >= len(RETRY_PAUSES) or (400 <= code < 500 and code not in (408, 429)):
                 raise
             print_progress(f"  {url}: {one_line(error)}; again in {RETRY_PAUSES[failures]:g} s")
             time.sleep(RETRY_PAUSES[failures])
 
 
-def _attempt(url: str, part: Path, limit: int | None) -> None:
+def _attempt(url: str, partial: Path, limit: int | None) -> None:
     """Request what is missing of a part of the same version, else the whole file."""
-    headers, version_file, size = HEADERS, _version_file(part), 0
-    if part.exists() and version_file.exists():
+    headers, version_file, size = HEADERS, _version_file(partial), 0
+    if partial.exists() and version_file.exists():
         address, _, version = version_file.read_text(encoding="utf-8").partition("\n")
         if address == url:
-            size = part.stat().st_size
+            size = partial.stat().st_size
             headers = HEADERS | {"Range": f"bytes={size}-", "If-Range": version}
     with httpx2.stream("GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True) as answer:
         answer.raise_for_status()
@@ -232,7 +232,7 @@ def _attempt(url: str, part: Path, limit: int | None) -> None:
                 write_text(version_file, f"{url}\n{version}")
         length = answer.headers.get("Content-Length")
         meter = ProgressMeter(url.rpartition("/")[2], size + int(length) if length else None, size)
-        with open(part, "ab" if size else "wb") as file:
+        with open(partial, "ab" if size else "wb") as file:
             for block in answer.iter_bytes():
                 if limit is not None and file.tell() + len(block) > limit:
                     raise UserError(f"more than the {limit:,} bytes of the file")

@@ -224,8 +224,8 @@ def hold_out_sentences(
     annotated = sorted(by_annotation[True], key=lambda sentence: (_edit_count(sentence), -len(sentence.tokens)))
     chance = random.Random(SEED)
     for last in range(len(annotated) - 1, 0, -1):  # random.shuffle of Python 2, which drew otherwise
-        other = int(chance.random() * (last + 1))
-        annotated[last], annotated[other] = annotated[other], annotated[last]
+        swapped = int(chance.random() * (last + 1))
+        annotated[last], annotated[swapped] = annotated[swapped], annotated[last]
     size = len(annotated) // parts
     return annotated[size:] + by_annotation[False], annotated[:size]
 

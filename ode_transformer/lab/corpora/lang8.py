@@ -82,7 +82,7 @@ class WordTokenizer:
     def __call__(self, text: str) -> str:
         text = replace_control_characters(self.normalizer.replace_unicode_punct(text))
         text = self.normalizer.normalize(text)
-        return " ".join(word for part in self.sentences.tokenize(text) for word in self.words.tokenize(part))
+        return " ".join(word for sentence in self.sentences.tokenize(text) for word in self.words.tokenize(sentence))
 
 
 _word_tokenizer = cache(WordTokenizer)  # slow to make

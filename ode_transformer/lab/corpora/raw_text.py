@@ -125,8 +125,8 @@ def _sides(files: Mapping[str, Path], location: PairLocation) -> Iterator[tuple[
 
 def _stem(name: str, pattern: str) -> str | None:
     """Return what stands in the place of the ``*`` of a member's pattern; None if it has not exactly one."""
-    before, star, after = pattern.removeprefix("./").partition("*")
-    return name.removeprefix(before).removesuffix(after) if star and "*" not in after else None
+    prefix, star, suffix = pattern.removeprefix("./").partition("*")
+    return name.removeprefix(prefix).removesuffix(suffix) if star and "*" not in suffix else None
 
 
 def _segments(text: IO[bytes], name: str) -> Iterator[str]:

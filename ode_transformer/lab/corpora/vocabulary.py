@@ -90,8 +90,8 @@ class MergeVocabulary(YamlSection):
             print(f"{', '.join(map(str, chosen))}: only {learned:,} of {self.merges:,} merges occur")
 
     def encoder(self, folder: Path, of_target: bool = False) -> Encoder:
-        own = of_target and self.learned_from == "each"
-        return partial(divide_lines, "subword_nmt", folder / (TARGET_MERGES if own else SUBWORD_NMT_FILE))
+        has_own_merges = of_target and self.learned_from == "each"
+        return partial(divide_lines, "subword_nmt", folder / (TARGET_MERGES if has_own_merges else SUBWORD_NMT_FILE))
 
 
 class PieceVocabulary(YamlSection):

@@ -106,10 +106,10 @@ def plan_runs(
     :param options: flags of fairseq-train by name, for every run of the task
     """
     runs, name = [], prepared.task.name
-    own = {"task": "symmetric_sentence_prediction"} if name in config.symmetric else {}
+    task_flags = {"task": "symmetric_sentence_prediction"} if name in config.symmetric else {}
     for point in config.points():
         folder = output / "runs" / name / ",".join(f"{key}={value}" for key, value in point.items())
-        flags = finetuning.training_options(prepared, folder / "checkpoints", {**options, **own, **point})
+        flags = finetuning.training_options(prepared, folder / "checkpoints", {**options, **task_flags, **point})
         command = ["fairseq-train", prepared.data, *commands.flags(flags)]
         runs.append(GridRun(folder, command, [*map(str, command), *file_stamp(model), prepared.digest]))
     return runs
@@ -241,13 +241,13 @@ def reproduce(config: GlueConfig, options: RunOptions) -> None:
             "raw": tables,
             "output": options.output / NAME / experiment.folder.name,
         }
-        words = commands.flags(flags)
+        arguments_of_run = commands.flags(flags)
         if options.dry_run:
-            commands.print_command(["ode-transformer", "analyse", NAME, *words])
+            commands.print_command(["ode-transformer", "analyse", NAME, *arguments_of_run])
             continue
         parser = argparse.ArgumentParser()
         arguments.glue(parser)
-        fine_tune(parser.parse_args(words), config)
+        fine_tune(parser.parse_args(arguments_of_run), config)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -49,7 +49,7 @@ class GlueTask:
     def sources(self) -> list[str]:
         """Entries of ``configs/sources.yaml`` to download."""
         name = f"glue_{self.name.lower().replace('-', '')}"
-        return [f"{name}_{part}" for part in self.parts] or [name]
+        return [f"{name}_{number}" for number in self.parts] or [name]
 
 
 _ENTAILMENT = ("entailment", "not_entailment")

@@ -32,8 +32,8 @@ def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
     scorer = RougeScorer(list(KINDS.values()), use_stemmer=True, tokenizer=None if latin else UnicodeWords())
     pairs = zip(track(hypotheses, "documents scored"), references, strict=True)
     documents = [scorer.score(split(r), split(h)) for h, r in pairs]
-    words = "stemmer:porter|words:a-z0-9" if latin else "words:unicode"
-    signature = f"F1|sentences:{settings.sentences}|{words}|rouge-score:{version('rouge-score')}"
+    tokenizer = "stemmer:porter|words:a-z0-9" if latin else "words:unicode"
+    signature = f"F1|sentences:{settings.sentences}|{tokenizer}|rouge-score:{version('rouge-score')}"
 
     def mean(kind: str, value: str) -> float:
         return 100 * sum(getattr(document[kind], value) for document in documents) / len(documents)

@@ -211,17 +211,17 @@ def print_compared(
     """
     if args.json:
         of_runs = [{**asdict(score), "system": str(path)} for path, score in zip(paths, scores, strict=True)]
-        whole = of_runs[0] if len(of_runs) == 1 else {"metric": scores[0].metric, "runs": of_runs}
+        record = of_runs[0] if len(of_runs) == 1 else {"metric": scores[0].metric, "runs": of_runs}
         seeds = {"seeds": asdict(over_seeds)} if over_seeds else {}
-        print(json.dumps({**whole, "bootstrap": asdict(result), **seeds}))
+        print(json.dumps({**record, "bootstrap": asdict(result), **seeds}))
         return
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    further_runs = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     test = f"{result.samples} draws, seed {result.seed}: {result}"
     test += f"; over seeds {over_seeds}" if over_seeds else ""
-    test += "" if result.difference is None else f" against {first}{more}"
-    if not more:
+    test += "" if result.difference is None else f" against {first}{further_runs}"
+    if not further_runs:
         print(f"{paths[0]}: {scores[0]}; {test}")
         return
     for path, score in zip(paths, scores, strict=True):
         print(f"{path}: {score}")
-    print(f"{paths[0]}{more}: {scores[0].metric} {mean_text([score.value for score in scores])}; {test}")
+    print(f"{paths[0]}{further_runs}: {scores[0].metric} {mean_text([score.value for score in scores])}; {test}")

@@ -77,8 +77,8 @@ def validation_tables(systems: Mapping[str, Sequence[ReportedRun]]) -> list[dict
         rates = {p.updates: p.learning_rate for p in run.points if p.split == TRAIN and p.learning_rate is not None}
         rows = []
         for point in shown:
-            before = [updates for updates in rates if updates <= point.updates]
-            rate = f"{rates[max(before)]:.3g}" if before else ""
+            updates_so_far = [updates for updates in rates if updates <= point.updates]
+            rate = f"{rates[max(updates_so_far)]:.3g}" if updates_so_far else ""
             texts = [outputs.get((point.updates, source), "") for source, _ in sentences]
             rows.append([f"{point.updates:,}", rate, f"{point.loss:.2f}", *texts])
         if rows:

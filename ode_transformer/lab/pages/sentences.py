@@ -22,8 +22,8 @@ Pieces = list[tuple[str, str]]  # kind (equal, missing, added, right, wrong) and
 def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
     """Return the first split that all systems with logs have decoded; None if there is none."""
     decoded = [[split for run in runs for split in run.decode_logs] for runs in systems.values()]
-    first, *others = [splits for splits in decoded if splits] or [[]]
-    return next((split for split in first if all(split in splits for splits in others)), None)
+    first, *further = [splits for splits in decoded if splits] or [[]]
+    return next((split for split in first if all(split in splits for splits in further)), None)
 
 
 def read_system_outputs(systems: Mapping[str, Sequence[ReportedRun]], split: str) -> SystemOutputs | None:

@@ -298,9 +298,11 @@ class Experiment:
 
     def decode_command(self, split: str) -> Command:
         """Return the command that translates a test set, or measures a language model on it."""
-        given = {"max-len-a", "max-len-b"} & self.recipe.generate.keys()
+        own_limits = {"max-len-a", "max-len-b"} & self.recipe.generate.keys()
         limit = (
-            {} if given or not self.data.parallel else dict(zip(("max-len-a", "max-len-b"), MAX_LENGTH, strict=True))
+            {}
+            if own_limits or not self.data.parallel
+            else dict(zip(("max-len-a", "max-len-b"), MAX_LENGTH, strict=True))
         )
         options = {
             **self._model_options(split),

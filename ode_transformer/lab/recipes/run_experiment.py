@@ -108,8 +108,8 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:
             shutil.copy(file, experiment.model_path.parent)
-        for name, request, result, work in _evaluation_steps(experiment, averaged, until):
-            jobs.run(name, request, result, work)
+        for name, request, result, run_job in _evaluation_steps(experiment, averaged, until):
+            jobs.run(name, request, result, run_job)
             if name == "average":
                 average = experiment.recipe.average.model_dump(exclude_defaults=True) if until is None else None
                 jobs.manifest.record(averaged={"average": average, "request": request})
@@ -194,8 +194,8 @@ def _write_model(experiment: Experiment, until: int | None) -> None:
     if chosen != "average":
         experiment.run(experiment.checkpoint_command(chosen), log, append=True)
     with open(log, "a", encoding="utf-8") as file:
-        others = "; ".join(f"{texts[name]}: {loss:.3f}" for name, loss in losses.items() if name != chosen)
-        file.write(f"{experiment.model_path}: {texts[chosen]} (validation loss {losses[chosen]:.3f}; {others})\n")
+        rejected = "; ".join(f"{texts[name]}: {loss:.3f}" for name, loss in losses.items() if name != chosen)
+        file.write(f"{experiment.model_path}: {texts[chosen]} (validation loss {losses[chosen]:.3f}; {rejected})\n")
 
 
 def decoding_progress() -> Callable[[str], None]:

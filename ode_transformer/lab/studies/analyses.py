@@ -44,13 +44,13 @@ def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: 
 
 def _fill(text: str, values: Mapping[str, Sequence[Any]], output: Path) -> Command:
     """Return the words of an analysis: a word that is a field becomes its words, a path may contain fields."""
-    words: Command = ["ode-transformer", "analyse"]
+    command: Command = ["ode-transformer", "analyse"]
     for word in text.split():
         path = word
         for field, value in {**values, "{output}": [output]}.items():
             path = path.replace(field, str(value[0])) if len(value) == 1 else path
-        words += values.get(word, [path])
-    return words
+        command += values.get(word, [path])
+    return command
 
 
 def _shared_values(runs: Sequence[Run], systems: Mapping[str, Experiment]) -> dict[str, Sequence[Any]]:

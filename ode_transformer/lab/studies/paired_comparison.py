@@ -57,7 +57,7 @@ def paired_tests(results: StudyResults, statistics: Mapping[str, StatisticsReade
         return drawn_scores([statistics[title](folder) for folder in folders], SAMPLES, SEED)
 
     references = [(row, results.baseline(row)) for row in results.rows]
-    references += [(row, other) for row, other in results.pairs() if other != results.baseline(row)]
+    references += [(row, reference) for row, reference in results.pairs() if reference != results.baseline(row)]
     for pair in references:
         folders = [{run.seed: run.folder for run in results.runs_of(row) if run.folder} for row in pair]
         seeds = sorted(folders[0].keys() & folders[1].keys())
@@ -84,9 +84,14 @@ def paired_csv(results: StudyResults, tests: Sequence[PairedTest]) -> str:
     """Return a line for each test and score as CSV."""
     heads = [*results.pair_titles, "seeds", "score", "difference", "low", "high", "p"]
     lines = [
-        [*test.key, test.seeds, title, *(f"{number:.4f}" for number in (found.value, *found.interval, found.p_value))]
+        [
+            *test.key,
+            test.seeds,
+            title,
+            *(f"{number:.4f}" for number in (difference.value, *difference.interval, difference.p_value)),
+        ]
         for test in tests
-        for title, found in test.differences.items()
+        for title, difference in test.differences.items()
     ]
     return csv_text([heads, *lines])
 

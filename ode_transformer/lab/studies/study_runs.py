@@ -94,8 +94,8 @@ class StudyRuns:
         if tuned_flags is None and setting.tuning and (chosen := self.chosen_trial(row)):
             tuned_flags = setting.tuning.candidates[chosen]
         flags |= tuned_flags or {}
-        own = {name: value for name, value in flags.items() if name not in system.flags and value != default(name)}
-        return tuple(commands.flags(system.flags | own))
+        changed = {name: value for name, value in flags.items() if name not in system.flags and value != default(name)}
+        return tuple(commands.flags(system.flags | changed))
 
     def trials(self, row: Row) -> dict[str, Experiment]:
         """Return the trainings of the setting's grid for a system, by their names; empty without a grid."""

@@ -59,8 +59,8 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
     recorded, result = recorded_weights(model, samples), []
     for stack in depth_stacks(model).values():
         for number, block in enumerate(stack.stepped_blocks):
-            own = stack.depth_scheme.weights(number)
-            own_rows = torch.stack([w.float().cpu().reshape(-1) for w in own]) if own else torch.empty(0, 1)
+            of_scheme = [weight.float().cpu().reshape(-1) for weight in stack.depth_scheme.weights(number)]
+            own_rows = torch.stack(of_scheme) if of_scheme else torch.empty(0, 1)
             rows = {str(block): own_rows}
             if block in recorded:
                 of_stages = torch.cat(recorded[block], dim=1)
