@@ -13,19 +13,10 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.lab.metrics import significance
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.metrics.rouge import SENTENCES
-from ode_transformer.lab.metrics.significance import (
-    SAMPLES,
-    SEED,
-    BootstrapResult,
-    Comparison,
-    SentenceStatistics,
-    compare_systems,
-    mean_text,
-    paired_bootstrap,
-)
 from ode_transformer.lab.metrics.translation_scores import FLAVOURS, TOKENIZERS
 from ode_transformer.support.arguments import add_pieces_argument, flag_name, positive_int
 from ode_transformer.support.errors import UserError
@@ -73,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("several systems").add_argument
     runs = "N files in turn are the seeds of a system; seeds are tested, too (default: 1)"
     add("--runs", type=positive_int, metavar="N", help=runs)
-    samples = f"number of samples of the test (default: {SAMPLES})"
+    samples = f"number of samples of the test (default: {significance.SAMPLES})"
     add("--bootstrap-samples", type=positive_int, metavar="N", help=samples)
-    add("--seed", type=positive_int, help=f"seed of the samples (default: {SEED})")
+    add("--seed", type=positive_int, help=f"seed of the samples (default: {significance.SEED})")
     parser.epilog = "A file - is standard input."
 
 
@@ -147,7 +138,7 @@ def parse_recorded(command: Sequence[object]) -> argparse.Namespace:
     raise UserError(f"not a command of ode-transformer score: {' '.join(map(str, command))}")
 
 
-def read_statistics(score_command: Sequence[object]) -> SentenceStatistics:
+def read_statistics(score_command: Sequence[object]) -> significance.SentenceStatistics:
     """Return the statistics of the sentences that a command ``ode-transformer score`` of one metric scores."""
     args = parse_recorded(score_command)
     (metric,) = args.metric
@@ -181,15 +172,15 @@ def compare_outputs(args: argparse.Namespace, paths: Sequence[Path], systems: Se
     runs, outputs = args.runs or 1, [hypotheses for hypotheses, _ in systems]
     if len(paths) % runs or len(paths) == runs:
         raise UserError(f"--runs {runs}: {len(paths)} files are not two or more systems of {runs} runs")
-    samples, seed = args.bootstrap_samples or SAMPLES, args.seed or SEED
+    samples, seed = args.bootstrap_samples or significance.SAMPLES, args.seed or significance.SEED
     for name in args.metric:
         metric = METRICS[name]
         scores = [metric(hypotheses, settings)[0] for hypotheses in outputs]
         statistics = [metric.sentence_statistics(hypotheses, settings) for hypotheses in outputs]
         starts = range(0, len(paths), runs)
-        results = paired_bootstrap([statistics[start : start + runs] for start in starts], samples, seed)
+        results = significance.paired_bootstrap([statistics[start : start + runs] for start in starts], samples, seed)
         values = {str(start): [score.value for score in scores[start : start + runs]] for start in starts}
-        over_seeds = compare_systems(values, "0", scores[0].metric) if runs > 1 else {}
+        over_seeds = significance.compare_systems(values, "0", scores[0].metric) if runs > 1 else {}
         for start, result in zip(starts, results, strict=True):
             of_system = slice(start, start + runs)
             print_compared(args, paths[of_system], scores[of_system], result, over_seeds.get(str(start)), paths[0])
@@ -200,8 +191,8 @@ def print_compared(
     args: argparse.Namespace,
     paths: Sequence[Path],
     scores: Sequence[Score],
-    result: BootstrapResult,
-    over_seeds: Comparison | None,
+    result: significance.BootstrapResult,
+    over_seeds: significance.Comparison | None,
     first: Path,
 ) -> None:
     """Print the scores of a system's runs and its tests: a line, or a line for each run and one for their mean.
@@ -224,4 +215,5 @@ def print_compared(
         return
     for path, score in zip(paths, scores, strict=True):
         print(f"{path}: {score}")
-    print(f"{paths[0]}{further_runs}: {scores[0].metric} {mean_text([score.value for score in scores])}; {test}")
+    mean = significance.mean_text([score.value for score in scores])
+    print(f"{paths[0]}{further_runs}: {scores[0].metric} {mean}; {test}")

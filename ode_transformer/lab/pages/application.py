@@ -18,20 +18,9 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.types import ASGIApp
 
 import ode_transformer
+from ode_transformer.lab.pages import requests
 from ode_transformer.lab.pages.batches import BatchQueue, QueueFullError
 from ode_transformer.lab.pages.page import render_page
-from ode_transformer.lab.pages.requests import (
-    GuardedApplication,
-    Health,
-    InspectedLine,
-    Inspections,
-    Limits,
-    Refusal,
-    TextRequest,
-    TranslatedText,
-    Translation,
-    Translations,
-)
 from ode_transformer.lab.pages.served_model import Hypothesis, ServedModel
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import file_name
@@ -53,7 +42,7 @@ class TranslationServer:
     :param models: of one pair of languages
     """
 
-    def __init__(self, models: Sequence[ServedModel], queue: BatchQueue, limits: Limits, beam: int) -> None:
+    def __init__(self, models: Sequence[ServedModel], queue: BatchQueue, limits: requests.Limits, beam: int) -> None:
         self.models = {model.name: model for model in models}
         self.queue, self.limits, self.beam = queue, limits, beam
         self.languages: dict[Any, str] = {"source": models[0].source_lang, "target": models[0].target_lang}
@@ -77,7 +66,7 @@ class TranslationServer:
             lifespan=self._lifespan,
             docs_url=None,  # its pages would load scripts from elsewhere
             redoc_url=None,
-            responses={"default": {"model": Refusal, "description": REFUSALS}},
+            responses={"default": {"model": requests.Refusal, "description": REFUSALS}},
         )
         for kind in (HTTPException, RequestValidationError, UserError, Exception):
             app.add_exception_handler(kind, _refuse)
@@ -91,15 +80,15 @@ class TranslationServer:
             response_class=PlainTextResponse,
             openapi_extra=TEXT_BODY,
         )(self.translate_file)
-        return GuardedApplication(app, hosts, self.limits)
+        return requests.GuardedApplication(app, hosts, self.limits)
 
     async def show_page(self) -> HTMLResponse:
         """Answer with the page."""
         return HTMLResponse(self.page)
 
-    async def health(self) -> Health:
+    async def health(self) -> requests.Health:
         """Return the models and the lines that wait."""
-        return Health(
+        return requests.Health(
             status="ok",
             waiting_lines=self.queue.waiting,
             models=list(self.models),
@@ -107,7 +96,7 @@ class TranslationServer:
             version=ode_transformer.__version__,
         )
 
-    async def translate(self, request: TextRequest) -> Translations:
+    async def translate(self, request: requests.TextRequest) -> requests.Translations:
         """Return as many translations as lines by each model."""
         models, beam = self._chosen(request)
         systems = []
@@ -115,11 +104,11 @@ class TranslationServer:
             lines, warning = await self._translations(model, request.lines, beam)
             best = [hypotheses[0].text if hypotheses else "" for hypotheses in lines]
             n_best = [
-                [Translation(text=h.text, score=round(h.score, 4)) for h in hypotheses[: request.n_best]]
+                [requests.Translation(text=h.text, score=round(h.score, 4)) for h in hypotheses[: request.n_best]]
                 for hypotheses in lines
             ]
-            systems.append(TranslatedText(model=model.name, translations=best, n_best=n_best, warning=warning))
-        return Translations(systems=systems)
+            systems.append(requests.TranslatedText(model=model.name, translations=best, n_best=n_best, warning=warning))
+        return requests.Translations(systems=systems)
 
     async def translate_file(self, request: Request, model: str = "") -> PlainTextResponse:
         """Answer a text with a text of as many lines."""
@@ -131,7 +120,7 @@ class TranslationServer:
         disposition = f'attachment; filename="translation.{file_name(self.languages["target"])}"'
         return PlainTextResponse(text, headers={"Content-Disposition": disposition})
 
-    async def inspect(self, request: TextRequest) -> Inspections:
+    async def inspect(self, request: requests.TextRequest) -> requests.Inspections:
         """Return each model's attention and stage weights for one line."""
         models, beam = self._chosen(request)
         if len(request.lines) != 1 or not request.lines[0].strip():
@@ -141,10 +130,10 @@ class TranslationServer:
             sources, _ = await self._encode(model, request.lines)
             compute = partial(_inspect_each, model, beam)
             inspections = await self._compute(("inspect", model.name, beam), compute, list(sources.values()))
-            systems += [InspectedLine(model=model.name, **inspection) for inspection in inspections]
-        return Inspections(systems=systems)
+            systems += [requests.InspectedLine(model=model.name, **inspection) for inspection in inspections]
+        return requests.Inspections(systems=systems)
 
-    def _chosen(self, request: TextRequest) -> tuple[list[ServedModel], int]:
+    def _chosen(self, request: requests.TextRequest) -> tuple[list[ServedModel], int]:
         """Return the models and the beam of a request, whose bounds are checked."""
         self._check_line_count(len(request.lines))
         beam = self.beam if request.beam is None else request.beam

@@ -18,16 +18,8 @@ from ode_transformer.lab.analysis.plots import new_figure
 from ode_transformer.lab.metrics.m2_file import read_m2
 from ode_transformer.lab.metrics.max_match import max_match
 from ode_transformer.lab.metrics.significance import SAMPLES
-from ode_transformer.lab.pages import figures, sentences
+from ode_transformer.lab.pages import figures, overview, sentences
 from ode_transformer.lab.pages.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
-from ode_transformer.lab.pages.overview import (
-    COSTS,
-    overview_rows,
-    published_rows,
-    run_origin,
-    score_titles,
-    validation_tables,
-)
 from ode_transformer.lab.pages.page import render_page
 from ode_transformer.lab.pages.runs import ReportedRun, read_runs, systems_of
 from ode_transformer.support.console import print_progress
@@ -58,7 +50,7 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         outputs = sentences.read_system_outputs(systems, decoded) if decoded else None
     except UserError as error:  # a log that was cut off, or of other sentences
         notes.append(f"No outputs side by side: {error}.")
-    metric = "per" if "PER" in score_titles(runs) else "chrf"
+    metric = "per" if "PER" in overview.score_titles(runs) else "chrf"
     split = args.split or (decoded if outputs is not None else None) or "valid"
     numbers = args.lines
     if outputs is not None and numbers is None and split == decoded:
@@ -75,20 +67,20 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         title=str(study.get("title") or recipe or ", ".join(systems)),
         study=study,
         systems=systems,
-        titles=[*score_titles(runs), *COSTS],
-        rows=overview_rows(systems, measured),
-        published=published_rows(runs),
+        titles=[*overview.score_titles(runs), *overview.COSTS],
+        rows=overview.overview_rows(systems, measured),
+        published=overview.published_rows(runs),
         samples=SAMPLES,
         notes=notes,
         training=figures.training_figures(logged),
-        validations=validation_tables(systems),
+        validations=overview.validation_tables(systems),
         depth=depth_sections(systems, logged, measured),
         split_note=f"the first {args.sentences} sentences of {split}",
         error_note=f"the first {min(args.sentences, FLOW_SENTENCES)} sentences of {split}",
         attention=sentences.attention_section(measured),
         surprisal=sentences.surprisal_rows(measured),
         language_models=runs[0].is_language_model,
-        origins=[run_origin(run) for run in runs],
+        origins=[overview.run_origin(run) for run in runs],
         command=command,
         version=f"ode-transformer {__version__}",
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",

@@ -171,7 +171,7 @@ class Experiment:
 
     @property
     def _keeps_own_copy(self) -> bool:
-        """Whether ``fused_adam`` trains in half precision, which keeps the float32 copy of the parameters itself."""
+        """True where ``fused_adam`` trains in half precision, which keeps the float32 copy of the parameters itself."""
         is_fused = self.recipe.train.get("optimizer") == "fused_adam" and "--optimizer" not in self._users_flags
         return is_fused and self.machine.precision != "fp32"
 

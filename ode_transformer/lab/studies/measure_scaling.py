@@ -31,15 +31,7 @@ from ode_transformer.lab.recipes import training, workflow
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.recipe import load_recipe
 from ode_transformer.lab.recipes.training import TrainingProgress
-from ode_transformer.lab.studies.scaling import (
-    ModelSize,
-    ScalingStep,
-    StackSize,
-    architecture_lines,
-    model_size,
-    solution_lines,
-    training_options,
-)
+from ode_transformer.lab.studies import scaling
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, read_json, write_files
@@ -121,15 +113,15 @@ def gradient_table(losses: dict[int, dict[str, float]], epsilon: int) -> tuple[s
 
 def measure(args: argparse.Namespace, data: TrainingData) -> None:
     """Run all trainings, skipping finished ones; print and write the table, and print the solution."""
-    train_options = training_options(args.arch, [*commands.flags(data.flags), *args.train_flags])
-    size = model_size(train_options)
+    train_options = scaling.training_options(args.arch, [*commands.flags(data.flags), *args.train_flags])
+    size = scaling.model_size(train_options)
     updates = train_options.max_update or args.updates
     run_name = training.run_name(args.arch, ["updates", str(args.updates), *args.train_flags])
     folder = args.output / data.folder.resolve().parent.name / run_name
     steps = {
-        "base": ScalingStep(1, 0, 0),
-        f"l+{args.epsilon}": ScalingStep(1, args.epsilon, 0),
-        f"w+{args.epsilon}": ScalingStep(1, 0, args.epsilon),
+        "base": scaling.ScalingStep(1, 0, 0),
+        f"l+{args.epsilon}": scaling.ScalingStep(1, args.epsilon, 0),
+        f"w+{args.epsilon}": scaling.ScalingStep(1, 0, args.epsilon),
     }
     losses: dict[int, dict[str, float]] = {}
     for seed in args.seeds:
@@ -142,11 +134,11 @@ def measure(args: argparse.Namespace, data: TrainingData) -> None:
     numbers = {"epsilon": args.epsilon, "beta": args.beta, "losses": losses, "gradients": gradients}
     texts = {"scaling.md": table + "\n", "scaling.json": json.dumps(numbers, indent=1) + "\n"}
     write_files(folder, texts, "scaling.md")
-    lines = architecture_lines(train_options, gradients, args.beta)
+    lines = scaling.architecture_lines(train_options, gradients, args.beta)
     print("\n".join([f"gradients {gradients[0]:.5f} {gradients[1]:.5f}, beta {args.beta:g}", *lines]))
 
 
-def training_flags(args: argparse.Namespace, data: TrainingData, size: ModelSize, seed: int) -> list[str]:
+def training_flags(args: argparse.Namespace, data: TrainingData, size: scaling.ModelSize, seed: int) -> list[str]:
     """Return the flags of one training; where fairseq-train reads a flag twice, the later one counts."""
     flags = {
         "user-dir": commands.USER_DIR.get(),
@@ -170,11 +162,11 @@ def run(args: argparse.Namespace) -> int:
     if args.arch is None and None in (args.layers, args.ffn_ratio, args.gradients):
         raise UserError("say what to scale: --arch, or --layers, --ffn-ratio and --gradients")
     if args.arch is None:
-        size = ModelSize({"decoder": StackSize(args.layers)}, 1, args.ffn_ratio)
-        print("\n".join(solution_lines(size, tuple(args.gradients), args.beta)))
+        size = scaling.ModelSize({"decoder": scaling.StackSize(args.layers)}, 1, args.ffn_ratio)
+        print("\n".join(scaling.solution_lines(size, tuple(args.gradients), args.beta)))
     elif args.gradients is None:
         measure(args, training_data(args))
     else:
-        options = training_options(args.arch, args.train_flags)
-        print("\n".join(architecture_lines(options, tuple(args.gradients), args.beta, args.dictionaries)))
+        options = scaling.training_options(args.arch, args.train_flags)
+        print("\n".join(scaling.architecture_lines(options, tuple(args.gradients), args.beta, args.dictionaries)))
     return 0
