@@ -72,6 +72,15 @@ class Keep(YamlSection):
         return max(len(source), len(target)) <= LONGEST_WORD or max(map(len, chain(*sides))) <= LONGEST_WORD
 
 
+class EditedPairs(YamlSection):
+    """Rule that leaves out pairs whose sides are the same."""
+
+    edited: Literal[True] = True
+
+    def __call__(self, source: str, target: str) -> bool:
+        return source != target
+
+
 def prepare_pairs(
     preparation: TextPreparation, languages: tuple[str, str], pairs: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:

@@ -7,25 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, TextIO
+from typing import Annotated, ClassVar, TextIO
 
 from pydantic import Field
 
+from ode_transformer.lab.corpora.cleaning import EditedPairs, Keep
 from ode_transformer.lab.corpora.download import file_identity, obtain_files
 from ode_transformer.lab.corpora.sources import AnySource
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import YamlSection
 
 Suffix = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
-
-
-class PieceFilter(Protocol):
-    """Rule for the pieces of both sides of an example: true if it is kept."""
-
-    def __call__(self, source: str, target: str) -> bool: ...
-
-    def model_dump(self) -> dict[str, Any]:
-        """Return the rule's values, which identify it."""
 
 
 class CorpusKind(YamlSection):
@@ -62,7 +54,7 @@ class CorpusKind(YamlSection):
         return 0
 
     @property
-    def piece_filter(self) -> PieceFilter | None:
+    def piece_filter(self) -> Keep | EditedPairs | None:
         """Rule that leaves out examples after their division into pieces, in the splits that ``filters`` names."""
         return None
 

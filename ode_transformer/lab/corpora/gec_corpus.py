@@ -24,7 +24,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from ode_transformer.lab.corpora.cleaning import Keep
+from ode_transformer.lab.corpora.cleaning import EditedPairs, Keep
 from ode_transformer.lab.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus, fairseq_test_split
 from ode_transformer.lab.corpora.lang8 import read_entries, tokenised_pairs
 from ode_transformer.lab.corpora.raw_archives import open_texts
@@ -39,7 +39,6 @@ from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.parallel import map_chunks
-from ode_transformer.support.yaml_file import YamlSection
 
 BeaDataSet = Literal["nucle", "lang8", "fce", "wi_locness"]  # names of raw files
 DataSet = BeaDataSet | Literal["nucle_3_2", "lang8_raw"]
@@ -57,15 +56,6 @@ TRAIN_MEMBERS: dict[str, str] = {
 }
 VALID_MEMBERS = {"fce": "fce/m2/fce.dev.gold.bea19.m2", "wi_locness": "wi+locness/m2/ABCN.dev.gold.bea19.m2"}
 TEST_MEMBER = "*/noalt/official-2014.combined.m2"
-
-
-class EditedPairs(YamlSection):
-    """Rule that leaves out pairs whose sides are the same."""
-
-    edited: Literal[True] = True
-
-    def __call__(self, source: str, target: str) -> bool:
-        return source != target
 
 
 class GecCorpus(TwoSidedCorpus):

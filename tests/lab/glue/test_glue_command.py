@@ -27,7 +27,7 @@ class StandIn:
         monkeypatch.setattr(finetuning, "predict", self.predict)
         monkeypatch.setattr(commands, "run", self.train)
 
-    def train(self, command: list, log: Path, append: bool) -> None:
+    def train(self, command: list, log: Path, *_: object, append: bool, **__: object) -> None:
         seed = int(log.parent.name.rpartition("=")[2])
         self.trainings.append((seed, append))
         (log.parent / "checkpoints").mkdir(exist_ok=True)
