@@ -28,16 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="scheme of the encoder, with its tableau's weights and in the size of the default: rk2, euler, rk4, heun, "
         "midpoint, kutta3, ... (default: residual layers with normalised steps)",
     )
-    limit = parser.add_mutually_exclusive_group()
-    limit.add_argument(
+    parser.add_argument(
         "--minutes", type=positive_float, metavar="M", help="train for M minutes, instead of a fixed number of updates"
-    )
-    limit.add_argument(
-        "--measure-at",
-        type=lambda text: tuple(sorted(map(positive_float, text.split(",")))),
-        default=(),
-        metavar="M,M,...",
-        help="train for the longest of these minutes and score after each",
     )
     parser.add_argument(
         "--output",
@@ -66,5 +58,5 @@ def run(args: argparse.Namespace) -> int:
     options = RunOptions(
         output=args.output, raw=args.wheels, arch=args.arch, minutes=args.minutes, train_flags=args.train_flags
     )
-    Quickstart(options, args.task, args.target, args.scheme, args.measure_at).run()
+    Quickstart(options, args.task, args.target, args.scheme).run()
     return 0

@@ -253,15 +253,12 @@ class Experiment:
 
     # -- evaluate ------------------------------------------------------------------------------------------------
 
-    def average_command(self, until: int | None = None) -> Command:
-        """Return the command that writes the model of the recipe's checkpoints.
-
-        :param until: leave out checkpoints after this epoch, or update
-        """
+    def average_command(self) -> Command:
+        """Return the command that writes the model of the recipe's checkpoints."""
         average = self.recipe.average
         if average.best:
             return self.checkpoint_command("best")
-        last = commands.flags({"last": average.last, "by": average.by, "until": until})
+        last = commands.flags({"last": average.last, "by": average.by})
         return ["ode-transformer", "checkpoint", "average", self.checkpoints, *last, "--output", self.model_path]
 
     def checkpoint_command(self, name: str) -> Command:

@@ -21,10 +21,8 @@ from ode_transformer.lab.recipes.recipe import Recipe, architectures, choose_sys
 from ode_transformer.nn import depth_schemes
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output, print_text
-from ode_transformer.support.files import write_files
 from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.lines import read_lines
-from ode_transformer.support.tables import markdown_table
 
 OUTPUT = Path("quickstart")
 # What to translate after the quickstart, by task
@@ -38,14 +36,12 @@ class Quickstart:
     :param options: of the run; ``raw`` is a folder with the wheels that contain the data
     :param task: ``text`` for translation, ``g2p`` for spelling to phonemes
     :param scheme: of the encoder, in the size of the default architecture
-    :param measure_at: minutes of training after which the model is scored; the longest ends the training
     """
 
     options: RunOptions
     task: str = "text"
     target: str | None = None
     scheme: str | None = None
-    measure_at: tuple[float, ...] = ()
 
     def recipe(self) -> Recipe:
         """Return the task's recipe for the target language, with the scheme's architecture in the recipe's size."""
@@ -54,9 +50,7 @@ class Quickstart:
             corpus = recipe.corpus.model_dump(exclude_unset=True) | {"target": self.target}
             recipe = recipe.model_copy(update={"corpus": type(recipe.corpus).model_validate(corpus)})
         arch = self.options.arch or self._scheme_arch() or recipe.arch
-        # Every interval's checkpoint is kept if the model is scored after some of them.
-        flags = recipe.train | ({"keep-interval-updates": -1} if self.measure_at else {})
-        flags = {"log-depth-interval": recipe.train["log-interval"]} | flags  # for the report
+        flags = {"log-depth-interval": recipe.train["log-interval"]} | recipe.train  # for the report
         # The recipe's size fits the architecture of any scheme.
         sized = {recipe.arch, *map(_tiny, depth_schemes())}
         recipe = recipe.model_copy(update={"train": flags, "arch": arch if arch in sized else recipe.arch})
@@ -74,8 +68,8 @@ class Quickstart:
         if self.scheme and not recipe.arch.endswith(f"_{self.scheme}_tiny"):
             flags = ("--encoder-ode-scheme", self.scheme, *options.train_flags)  # with its tableau's coefficients
             options = replace(options, train_flags=flags)
-        if minutes := options.minutes or max(self.measure_at, default=None):  # instead of the recipe's updates
-            options = replace(options, minutes=minutes, train_flags=("--max-update", "0", *options.train_flags))
+        if options.minutes:  # instead of the recipe's updates
+            options = replace(options, train_flags=("--max-update", "0", *options.train_flags))
         data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages), f"quickstart_{self.task}")
         (experiment,) = workflow.plan_experiments(recipe, data, options)
         return experiment
@@ -118,21 +112,11 @@ class Quickstart:
             sizes = (f"{name} {count:,}" for name, count in data.sizes().items())
             print(f"{data.folder}: {', '.join(sizes)}")
             run_experiment.train(experiment)
-            rows, scores = [], {}
-            for minutes in self.measure_at or (None,):
-                until = None if minutes is None else last_update(experiment.log, minutes)
-                if minutes is not None:
-                    print(f"== after {minutes:g} minutes")
-                scores = run_experiment.evaluate(experiment, until)
-                rows.append([str(minutes), str(until), *(f"{score.value:.2f}" for score in scores.values())])
+            run_experiment.evaluate(experiment)
             show_translations(experiment)
             analyse(experiment)
             inputs = [experiment.scores_path, experiment.model_path]
             workflow.write_report(experiment.folder, inputs, experiment.recipe.threads)
-        if self.measure_at:
-            table = markdown_table(["minutes", "updates", *scores], rows)
-            write_files(experiment.folder, {"measured.md": table + "\n"}, "measured.md")
-            print("\n" + table)
         print(self.next_commands(experiment))
 
 
@@ -143,11 +127,6 @@ def _tiny(scheme: str) -> str:
 def _command_log(experiment: Experiment) -> Path:
     """Return the file of the whole commands."""
     return experiment.data.folder / "commands.log"
-
-
-def last_update(log: Path, minutes: float) -> int:
-    """Return the last update that a training log reports within the first ``minutes``."""
-    return max(point.updates for point in read_log(log) if point.minutes is not None and point.minutes <= minutes)
 
 
 def show_translations(experiment: Experiment) -> None:

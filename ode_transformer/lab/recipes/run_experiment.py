@@ -81,16 +81,15 @@ def _train_request(experiment: Experiment, data: Jobs) -> list[Any]:
     return [experiment.digest(data), experiment.train_options()["stop-time-hours"]]
 
 
-def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Score]:
+def evaluate(experiment: Experiment) -> dict[str, Score]:
     """Average, decode and score; return the scores by title. Completed jobs are skipped.
 
     Once they are averaged, checkpoints can be deleted: only new ones change the average.
 
-    :param until: see ``Experiment.average_command``
     :raises UserError: there are no checkpoints, or they belong to other data or flags
     """
     checkpoints = experiment.checkpoints
-    averaged = None if until else _averaged_before(experiment)
+    averaged = _averaged_before(experiment)
     if not averaged:
         training.require_checkpoints(checkpoints, "ode-transformer train makes it, with the same --arch and flags")
     data = experiment.data.prepared_jobs()
@@ -108,10 +107,10 @@ def evaluate(experiment: Experiment, until: int | None = None) -> dict[str, Scor
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:
             shutil.copy(file, experiment.model_path.parent)
-        for name, request, result, run_job in _evaluation_steps(experiment, averaged, until):
+        for name, request, result, run_job in _evaluation_steps(experiment, averaged):
             jobs.run(name, request, result, run_job)
             if name == "average":
-                average = experiment.recipe.average.model_dump(exclude_defaults=True) if until is None else None
+                average = experiment.recipe.average.model_dump(exclude_defaults=True)
                 jobs.manifest.record(averaged={"average": average, "request": request})
         scores = _read_scores(experiment)
     print(commands.last_line(experiment.folder / "average.log"))
@@ -142,7 +141,7 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
     return _read_scores(experiment)
 
 
-def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None, until: int | None = None) -> Iterator[Step]:
+def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None) -> Iterator[Step]:
     """Yield the jobs of the evaluation.
 
     :param averaged: request of the last average, if it is to be kept
@@ -159,9 +158,9 @@ def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None, until:
     if averaged:
         yield "average", averaged, experiment.log, lambda: None
     else:
-        compared = ["compared"] if recipe.average.compare and until is None else []
-        request = [[*request_of(experiment.average_command(until)), *compared], _checkpoint_files(experiment)]
-        yield "average", request, experiment.model_path, partial(_write_model, experiment, until)
+        compared = ["compared"] if recipe.average.compare else []
+        request = [[*request_of(experiment.average_command()), *compared], _checkpoint_files(experiment)]
+        yield "average", request, experiment.model_path, partial(_write_model, experiment)
     if first := experiment.first_sentences:
         yield "first sentences", FIRST_SENTENCES, first, partial(_write_first_sentences, experiment, splits, first)
     for split in splits:
@@ -172,11 +171,11 @@ def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None, until:
     yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
 
 
-def _write_model(experiment: Experiment, until: int | None) -> None:
+def _write_model(experiment: Experiment) -> None:
     """Write the recipe's average, or the last or the best checkpoint if the recipe compares them and it is better."""
     log = experiment.folder / "average.log"
-    experiment.run(experiment.average_command(until), log)
-    if not experiment.recipe.average.compare or until is not None:
+    experiment.run(experiment.average_command(), log)
+    if not experiment.recipe.average.compare:
         return
     validation = experiment.folder / "validate.log"
     experiment.run(experiment.validation_command(), validation)
@@ -229,7 +228,7 @@ def _write_first_sentences(experiment: Experiment, splits: Sequence[str], output
 def _averaged_before(experiment: Experiment) -> list[Any] | None:
     """Return the request of the last average, if checkpoints of it have been deleted since and no others saved."""
     record = Manifest(experiment.folder).entries().get("averaged")
-    if record is None or record["average"] is None or Average(**record["average"]) != experiment.recipe.average:
+    if record is None or Average(**record["average"]) != experiment.recipe.average:
         return None
     (_, averaged), files = record["request"], _checkpoint_files(experiment)
     return record["request"] if len(files) < len(averaged) and all(file in averaged for file in files) else None

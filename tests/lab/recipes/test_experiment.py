@@ -294,6 +294,6 @@ def test_the_lowest_validation_loss_decides_between_average_last_and_best(traine
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_experiment.commands, "run", stand_in)
         run.model_path.parent.mkdir()
-        run_experiment._write_model(run, until=None)
+        run_experiment._write_model(run)
     assert (run.folder / "average.log").read_text().splitlines()[-1] == f"{run.model_path}: {line}"
     assert ("ode-transformer checkpoint_best.pt" in ran) == line.startswith("best")
