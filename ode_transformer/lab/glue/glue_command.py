@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ode_transformer.lab.glue import arguments, finetuning
+from ode_transformer.lab.glue import finetuning
 from ode_transformer.lab.glue.finetuning import PreparedTask, prepare_task
 from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
 from ode_transformer.lab.recipes import training, workflow
@@ -241,13 +241,11 @@ def reproduce(config: GlueConfig, options: RunOptions) -> None:
             "raw": tables,
             "output": options.output / NAME / experiment.folder.name,
         }
-        arguments_of_run = commands.flags(flags)
         if options.dry_run:
-            commands.print_command(["ode-transformer", "analyse", NAME, *arguments_of_run])
+            commands.print_command(["ode-transformer", "analyse", NAME, *commands.flags(flags)])
             continue
-        parser = argparse.ArgumentParser()
-        arguments.glue(parser)
-        fine_tune(parser.parse_args(arguments_of_run), config)
+        chosen = {**flags, "tasks": ",".join(TASKS), "dry_run": False, "train_flags": ()}
+        fine_tune(argparse.Namespace(**chosen), config)
 
 
 def run(args: argparse.Namespace) -> int:
