@@ -16,7 +16,8 @@ from typing import Literal
 
 from ode_transformer.lab.corpora.catalogue_files import read_wheel
 from ode_transformer.lab.corpora.cleaning import ROMANIAN_LETTERS
-from ode_transformer.lab.corpora.wheel_corpus import Origin, Pair, WheelCorpus, normalise, write_corpus
+from ode_transformer.lab.corpora.corpus import SplitWriter
+from ode_transformer.lab.corpora.wheel_corpus import Origin, Pair, WheelCorpus, normalise, write_pairs
 from ode_transformer.support.errors import UserError
 
 HELD_OUT = 0.025, 0.035  # of the pairs, for validation and for the test
@@ -128,7 +129,7 @@ class CatalogueCorpus(WheelCorpus):
     def languages(self) -> tuple[str, str]:
         return "en", self.target
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
         contents = [read_wheel(path, self.target) for path in sorted(files["wheels"].glob("*.whl"))]
         if not any(wheel.messages for wheel in contents):
             languages = Counter(code for wheel in contents for code in wheel.languages).most_common(MAX_LISTED)
@@ -153,4 +154,4 @@ class CatalogueCorpus(WheelCorpus):
                 alone = sum(len(packages) == 1 for packages in names)
                 origins.append(Origin(wheel.package, wheel.version, wheel.licence, len(names), alone))
         title = f"English to {self.target}: translation catalogues of Python packages"
-        return write_corpus(output, chosen, self.languages, HELD_OUT, title, origins)
+        write_pairs(splits, chosen, HELD_OUT, title, origins)

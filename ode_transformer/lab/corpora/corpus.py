@@ -15,6 +15,7 @@ from ode_transformer.lab.corpora.cleaning import EditedPairs, Keep
 from ode_transformer.lab.corpora.download import file_identity, obtain_files
 from ode_transformer.lab.corpora.sources import AnySource
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.yaml_file import YamlSection
 
 Suffix = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
@@ -78,12 +79,21 @@ class CorpusKind(YamlSection):
         """
         return [[name, *file_identity(path, sources[name], folder)] for name, path in sorted(files.items())]
 
-    @abstractmethod
     def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
         """Make the corpus folder, complete or not at all.
 
         :param files: paths of the raw files by name
         :returns: number of lines in each split, and of pairs that were left out
+        """
+        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+            self.write(files, splits, workers)
+        return dict(splits.counts)
+
+    @abstractmethod
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+        """Write the examples, and further files into the writer's folder.
+
+        :param files: paths of the raw files by name
         """
 
 
@@ -114,12 +124,16 @@ class SplitWriter:
         self.folder, self.languages = folder, languages
         self.files: dict[str, list[TextIO]] = {}
         self.counts: Counter[str] = Counter()
+        self.stack = ExitStack()
 
     def __enter__(self) -> SplitWriter:
-        self.stack = ExitStack()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Complete the files that were written."""
         self.stack.close()
 
     def add(self, split: str, sides: tuple[str, ...]) -> None:

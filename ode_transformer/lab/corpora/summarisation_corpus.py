@@ -32,7 +32,6 @@ from ode_transformer.lab.corpora.corpus import SplitWriter, Suffix, TwoSidedCorp
 from ode_transformer.lab.corpora.raw_archives import open_texts, read_texts
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.lines import decode_lines
 from ode_transformer.support.parallel import map_chunks
 
@@ -66,29 +65,26 @@ class SummarisationCorpus(TwoSidedCorpus):
     def sources(self) -> list[str]:
         return list(SOURCES)
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
         lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
         listed = {name for names in lists.values() for name in names}
-        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
-            texts = folder / "texts"
-            with open(texts, "wb") as file:
-                offsets = _write_texts(files, listed, file, self, workers)
-            with open(texts, "rb") as file:
-                for split, names in lists.items():
-                    if missing := [name for name in names if name not in offsets]:
-                        raise UserError(f"{files[LISTS[split]]}: {missing[0]} is in none of the archives")
-                    for name in names:
-                        file.seek(offsets[name])
-                        source, target = (file.readline().decode().strip() for _ in range(2))
-                        if source and target:
-                            splits.add(split, (source, target))
-                        else:
-                            splits.counts["left out"] += 1
-                    splits.check_filled(split, files=[files[LISTS[split]]])
-            texts.unlink()
-        left_out = splits.counts.pop("left out", 0)
-        print_progress(f"{left_out:,} stories without an article or highlights left out")
-        return {**splits.counts, "left out": left_out}
+        texts = splits.folder / "texts"
+        with open(texts, "wb") as file:
+            offsets = _write_texts(files, listed, file, self, workers)
+        with open(texts, "rb") as file:
+            for split, names in lists.items():
+                if missing := [name for name in names if name not in offsets]:
+                    raise UserError(f"{files[LISTS[split]]}: {missing[0]} is in none of the archives")
+                for name in names:
+                    file.seek(offsets[name])
+                    source, target = (file.readline().decode().strip() for _ in range(2))
+                    if source and target:
+                        splits.add(split, (source, target))
+                    else:
+                        splits.counts["left out"] += 1
+                splits.check_filled(split, files=[files[LISTS[split]]])
+        texts.unlink()
+        print_progress(f"{splits.counts['left out']:,} stories without an article or highlights left out")
 
 
 Story = tuple[str, bytes]  # name for errors, and content of the file

@@ -25,7 +25,6 @@ from ode_transformer.lab.corpora.raw_archives import read_texts
 from ode_transformer.lab.corpora.sources import AnySource
 from ode_transformer.lab.corpora.wheel_corpus import text_hash
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory
 
 SourceNames = Annotated[list[str], Field(min_length=1)]
 
@@ -61,14 +60,13 @@ class PlainTextCorpus(TextCorpus):
     def tests(self) -> list[str]:
         return list(self.test)
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
         tests = {fairseq_test_split(number): names for number, names in enumerate(self.test.values())}
-        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
-            for split, names in {"train": self.train, "valid": self.valid, **tests}.items():
-                for line in text_lines([files[name] for name in names]):
-                    splits.add(split, (line,))
-                splits.check_filled(split, files=[files[name] for name in names])
-        return dict(splits.counts)
+        for split, names in {"train": self.train, "valid": self.valid, **tests}.items():
+            paths = [files[name] for name in names]
+            for line in text_lines(paths):
+                splits.add(split, (line,))
+            splits.check_filled(split, files=paths)
 
 
 def text_lines(paths: Sequence[Path]) -> Iterator[str]:
@@ -96,16 +94,14 @@ class DocumentCorpus(TextCorpus):
     def tests(self) -> list[str]:
         return []
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
         """Write ``train.txt`` and ``valid.txt``, with a blank line after each document of several lines."""
-        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
-            for document in documents([files[name] for name in self.texts]):
-                # The prefix makes this split independent of the corpora's own, which hash the text alone.
-                held_out = text_hash("pre-training " + "\n".join(document)) < self.valid_fraction * 2**64
-                for line in [*document, ""] if len(document) > 1 else document:
-                    splits.add("valid" if held_out else "train", (line,))
-            splits.check_filled("train", "valid", files=files.values())
-        return dict(splits.counts)
+        for document in documents([files[name] for name in self.texts]):
+            # The prefix makes this split independent of the corpora's own, which hash the text alone.
+            held_out = text_hash("pre-training " + "\n".join(document)) < self.valid_fraction * 2**64
+            for line in [*document, ""] if len(document) > 1 else document:
+                splits.add("valid" if held_out else "train", (line,))
+        splits.check_filled("train", "valid", files=files.values())
 
 
 def documents(paths: Sequence[Path]) -> Iterator[list[str]]:
@@ -155,21 +151,19 @@ class PennTreebankCorpus(TextCorpus):
             names = [name for name in names if name != SEPARATE["test"] or find_in_folder(raw, sources[name])]
         return obtain_files(names, sources, raw, folder)
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
-        """Build it of ``ptb``, the archive, or of ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``."""
+    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+        """Write it from ``ptb``, the archive, or of ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``."""
         texts: dict[str, tuple[Path, str | None]] = {
             split: (files[name], None) for split, name in SEPARATE.items() if name in files
         }
         if ARCHIVE in files:
             texts = {split: (files[ARCHIVE], member) for split, member in MEMBERS.items()}
         types: set[str] = set()
-        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
-            for split, (path, member) in texts.items():
-                for sentence in map(str.split, read_texts(path, member)):
-                    types.update(sentence)
-                    splits.add(split, (" ".join(sentence),))
-                if UNKNOWN not in types or len(types) != self.types:  # the training text has all words
-                    expected = f"Mikolov's text has {self.types:,}, {UNKNOWN} among them"
-                    raise UserError(f"{path}: {len(types):,} different words so far; {expected}")
-                splits.check_filled(split, files=[path])
-        return dict(splits.counts)
+        for split, (path, member) in texts.items():
+            for sentence in map(str.split, read_texts(path, member)):
+                types.update(sentence)
+                splits.add(split, (" ".join(sentence),))
+            if UNKNOWN not in types or len(types) != self.types:  # the training text has all words
+                expected = f"Mikolov's text has {self.types:,}, {UNKNOWN} among them"
+                raise UserError(f"{path}: {len(types):,} different words so far; {expected}")
+            splits.check_filled(split, files=[path])

@@ -110,32 +110,27 @@ def split_of(source: str, held_out: tuple[float, float]) -> str:
     return "test" if position < valid + test else "train"
 
 
-def write_corpus(
-    directory: Path,
-    pairs: Iterable[Pair],
-    languages: tuple[str, str],
-    held_out: tuple[float, float],
-    title: str,
-    origins: Sequence[Origin],
-) -> dict[str, int]:
-    """Write a corpus whose splits are ordered by hash: shuffled, yet the same on every machine.
+def write_pairs(
+    splits: SplitWriter, pairs: Iterable[Pair], held_out: tuple[float, float], title: str, origins: Sequence[Origin]
+) -> None:
+    """Write the pairs of a corpus in the order of their hashes: shuffled, yet the same on every machine.
 
     :param pairs: of different normalised sources
     :param held_out: see :func:`split_of`
     :param title: of SOURCES.md
     """
-    with atomic_directory(directory) as folder, SplitWriter(folder, languages) as splits:
-        for pair in sorted(pairs, key=lambda pair: (text_hash(pair.source), pair.source)):
-            splits.add(split_of(pair.source, held_out), pair)
-        splits.check_filled(*SPLITS)
-        counts = {name: splits.counts[name] for name in SPLITS}
-        rows = [(o.package, o.version, o.licence.replace("|", "/"), f"{o.pairs:,}", f"{o.alone:,}") for o in origins]
-        sections = [
-            f"# {title}",
-            ", ".join(f"{count:,} {name}" for name, count in counts.items()) + " pairs",
-            markdown_table(("package", "version", "licence", "pairs", "only here"), rows, "lllrr"),
-            "The text stays under the licence of the package it comes from. A pair that several packages\n"
-            "contain counts in the column `pairs` of each.",
-        ]
-        (folder / "SOURCES.md").write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-    return counts
+    by_hash = sorted(pairs, key=lambda pair: (text_hash(pair.source), pair.source))
+    for split in SPLITS:
+        for pair in by_hash:
+            if split_of(pair.source, held_out) == split:
+                splits.add(split, pair)
+    splits.check_filled(*SPLITS)
+    rows = [(o.package, o.version, o.licence.replace("|", "/"), f"{o.pairs:,}", f"{o.alone:,}") for o in origins]
+    sections = [
+        f"# {title}",
+        ", ".join(f"{splits.counts[name]:,} {name}" for name in SPLITS) + " pairs",
+        markdown_table(("package", "version", "licence", "pairs", "only here"), rows, "lllrr"),
+        "The text stays under the licence of the package it comes from. A pair that several packages\n"
+        "contain counts in the column `pairs` of each.",
+    ]
+    (splits.folder / "SOURCES.md").write_text("\n\n".join(sections) + "\n", encoding="utf-8")
