@@ -30,7 +30,6 @@ class MeasuredModel:
     """
 
     name: str
-    path: Path
     model: Any
     samples: list[dict[str, Any]]
     padding_idx: int
@@ -88,7 +87,7 @@ def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
             raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
         split = Split(model, task, args.data, args.split, path)
         samples = [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
-        yield MeasuredModel(name, path, model, samples, task.source_dictionary.pad())
+        yield MeasuredModel(name, model, samples, task.source_dictionary.pad())
 
 
 def run_hooked(model: Any, handles: Iterable[RemovableHandle], samples: Iterable[Mapping[str, Any]]) -> None:

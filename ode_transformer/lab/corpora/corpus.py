@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, ClassVar, TextIO
+from typing import Annotated, TextIO
 
 from pydantic import Field
 
@@ -30,10 +30,8 @@ class CorpusKind(YamlSection):
         test.S test.T                      first test set; further ones are test1.S test1.T, ...
         raw.test.T                         references of the test set as published
         tokens1.test.T raw1.test.T ...     further references, tokenised and as published
-        test.m2                            corrections of the test set, if it ``has_corrections``
+        test.m2                            corrections of the test set, of corpora of corrections
     """
-
-    has_corrections: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -69,7 +69,6 @@ class GecCorpus(TwoSidedCorpus):
     :param unedited: keep unedited sentences, and edited ones with overlapping edits, until merges have been learned
     """
 
-    has_corrections: ClassVar[bool] = True
     kind: Literal["corrections"] = "corrections"
     train: Annotated[list[DataSet], Field(min_length=1)] = list(get_args(BeaDataSet))
     valid: ValidationDataSet = "nucle"
@@ -247,7 +246,6 @@ class M2Corpus(TwoSidedCorpus):
     :param max_tokens: on each side of a training pair; longer pairs are left out
     """
 
-    has_corrections: ClassVar[bool] = True
     kind: Literal["m2"]
     train: str
     valid: str

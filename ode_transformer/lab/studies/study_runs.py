@@ -1,6 +1,6 @@
 """The runs of a study at one of its settings: their flags, learning rates, trainings and results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite
@@ -195,18 +195,12 @@ class StudyRuns:
 
     def published_scores(self) -> dict[tuple[str, int], PublishedScores]:
         """Return the published scores of each row, by its key: for this setting, or else for the study's first."""
-        scores = dict(self._published_here())
-        if scores or self.setting_name == self.study.first_setting:
-            return scores
-        return dict(replace(self, setting_name=self.study.first_setting)._published_here())
-
-    def _published_here(self) -> Iterator[tuple[tuple[str, int], PublishedScores]]:
-        """Yield the key and the published scores of each row that the recipe of the setting has results for."""
         preferred = {table: rank for rank, table in enumerate(self.study.tables)}
 
         def rank(result: PublishedResult) -> int:
             return preferred.get(result.table, len(preferred))
 
+        published = {}
         for row in self.rows:
             recipe, train_flags = self.row_recipe(row), self.train_flags(row)
             results = published_results(recipe, self.setting.variant, train_flags)
@@ -215,5 +209,7 @@ class StudyRuns:
                 # The variant changes nothing for this architecture.
                 results = published_results(recipe, None, train_flags)
             if results:
-                result = min(results, key=rank)
-                yield row.key, PublishedScores(self.setting.recipe, result.scores, row.value)
+                published[row.key] = PublishedScores(self.setting.recipe, min(results, key=rank).scores, row.value)
+        if published or self.setting_name == self.study.first_setting:
+            return published
+        return replace(self, setting_name=self.study.first_setting).published_scores()
