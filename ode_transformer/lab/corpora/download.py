@@ -60,7 +60,7 @@ def obtain_files(
         if not paths[name].is_file():
             with lock_directory(_record_folder(source, folder), f"downloading {source.file}"):
                 _download(source, folder, sources)
-        elif mistake := _checksum_mistake(paths[name], source, folder):
+        elif (raw is None or source.checksum) and (mistake := _checksum_mistake(paths[name], source, folder)):
             advice = "; move it away to download it" if raw is None else ""
             raise UserError(f"{paths[name]}: {mistake}{advice}")
     return paths
