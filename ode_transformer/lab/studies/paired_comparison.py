@@ -1,6 +1,6 @@
 """Test of two systems of a study over the sentences of its test set (``metrics.significance``)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -8,18 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.metrics.score_command import read_statistics
 from ode_transformer.lab.metrics.significance import (
     SAMPLES,
     PairedDifference,
-    SentenceStatistics,
     drawn_scores,
     paired_difference,
 )
-from ode_transformer.lab.recipes.recipe import Scoring
 from ode_transformer.lab.studies.results import StudyResults, StudyTable
-from ode_transformer.lab.studies.study_runs import StudyRuns
 from ode_transformer.support.tables import csv_text
 
 SEED = 1
@@ -27,7 +23,6 @@ NOTE = (
     "Difference to the first system, and to the systems it is measured against, of the seeds that both have. Interval "
     f"and p contain the chance of sentences alone, by {SAMPLES:,} draws; the tables above contain that of seeds."
 )
-StatisticsReader = Callable[[Path], SentenceStatistics]  # of a run's folder
 
 
 @dataclass(frozen=True)
@@ -44,28 +39,28 @@ class PairedTest:
     differences: Mapping[str, PairedDifference]
 
 
-def paired_tests(results: StudyResults, statistics: Mapping[str, StatisticsReader]) -> Iterator[PairedTest]:
+def paired_tests(results: StudyResults) -> Iterator[PairedTest]:
     """Compare every system with the first one, and with those of its ``against``, at the same value of the axis.
 
-    Systems without a seed in common are left out, and all if there is no score.
-
-    :param statistics: of each score of the test set
+    Systems without a seed in common are left out, and all if no score follows from sentences.
     """
+    commands = {run.folder: run.score_commands for run in results.runs}
+    titles = next(iter(commands.values()), {})
 
     @cache  # a system stands in several comparisons
     def drawn(title: str, *folders: Path) -> NDArray[np.float64]:
-        return drawn_scores([statistics[title](folder) for folder in folders], SAMPLES, SEED)
+        return drawn_scores([read_statistics(commands[folder][title]) for folder in folders], SAMPLES, SEED)
 
     references = [(row, results.baseline(row)) for row in results.rows]
     references += [(row, reference) for row, reference in results.pairs() if reference != results.baseline(row)]
     for pair in references:
         folders = [{run.seed: run.folder for run in results.runs_of(row) if run.folder} for row in pair]
         seeds = sorted(folders[0].keys() & folders[1].keys())
-        if pair[0] == pair[1] or not seeds or not statistics:
+        if pair[0] == pair[1] or not seeds or not titles:
             continue
         differences = {
             title: paired_difference(*(drawn(title, *(of_row[seed] for seed in seeds)) for of_row in folders))
-            for title in statistics
+            for title in titles
         }
         yield PairedTest(results.pair_texts(*pair), len(seeds), differences)
 
@@ -94,21 +89,3 @@ def paired_csv(results: StudyResults, tests: Sequence[PairedTest]) -> str:
         for title, difference in test.differences.items()
     ]
     return csv_text([heads, *lines])
-
-
-def sentence_readers(runs: StudyRuns) -> dict[str, StatisticsReader]:
-    """Return, for each score of the first test set that follows from sentences, what reads them from a run's folder."""
-    recipe = runs.row_recipe(runs.rows[0])  # all systems are scored as the baseline
-    split = next((split for split in recipe.sets if split != "valid"), None)
-    if split is None or not runs.data.parallel:
-        return {}
-    experiments = {experiment.folder: experiment for _, experiment, _ in runs.complete_runs}
-
-    def reader(scoring: Scoring) -> StatisticsReader:
-        return lambda folder: read_statistics(experiments[folder].score_command(scoring, split))
-
-    return {
-        recipe.score_title(scoring.names[0], split): reader(scoring)
-        for scoring in recipe.score
-        if METRICS[scoring.metric].statistics
-    }

@@ -38,6 +38,7 @@ class StudyRun:
     :param operations: of a forward pass, see ``models.model_from_options.count_forward_operations``
     :param origin: software, machine and command of the training, see ``provenance``
     :param validations: updates and perplexity of each validation
+    :param score_commands: title -> command, of the scores of the first test set that follow from sentences
     """
 
     row: Row
@@ -50,6 +51,7 @@ class StudyRun:
     origin: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
     validations: Sequence[tuple[int, float]] = ()
+    score_commands: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def run_study(
         failures += train_and_evaluate(runs, planned)
     if not options.dry_run:
         results = runs.results()
-        tests = list(paired_comparison.paired_tests(results, paired_comparison.sentence_readers(runs)))
+        tests = list(paired_comparison.paired_tests(results))
         text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
         if runs.setting.tuning is not None:
             write_text(folder / "tuning.csv", csv_text(tuning_rows(runs, runs.setting.tuning)))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ode_transformer.lab.analysis.training_log import read_log
 from ode_transformer.lab.metrics.metric import Score
+from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.recipes import workflow
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
@@ -185,12 +186,19 @@ class StudyRuns:
                 values["perplexity valid"] = decoded.perplexity
         validations = [(point.updates, point.perplexity) for point in validated if point.perplexity < 2**MAX_BITS]
         minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
+        split = next((split for split in experiment.recipe.sets if split != "valid"), None)
+        score_commands = {
+            experiment.recipe.score_title(scoring.names[0], split): experiment.score_command(scoring, split)
+            for scoring in experiment.recipe.score
+            if split is not None and self.data.parallel and METRICS[scoring.metric].statistics
+        }
         path = experiment.provenance_path
         origin = read_json(path) if path.exists() else {}
         assert experiment.seed is not None
         return StudyRun(
             *(row, experiment.seed, parameters, operations, updates, minutes, values, origin, experiment.folder),
             validations=validations,
+            score_commands=score_commands,
         )
 
     def published_scores(self) -> dict[tuple[str, int], PublishedScores]:

@@ -3,13 +3,13 @@
 import csv
 import io
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ode_transformer.lab.metrics.significance import SentenceStatistics
+from ode_transformer.lab.studies import paired_comparison
 from ode_transformer.lab.studies.equal_footing import (
     draw_validations,
     mean_curve,
@@ -61,18 +61,24 @@ def test_seeds_need_no_validation_after_the_same_update(tmp_path: Path) -> None:
     assert (tmp_path / "curves.png").stat().st_size > 10_000
 
 
-def test_a_system_is_tested_against_its_controls(tmp_path: Path) -> None:
+def test_a_system_is_tested_against_its_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control errs in one sentence, the system in two, the first system in none."""
     wrong = {"plain": 0, "control": 1, "dear": 2}
     systems = [StudySystem(name=name, arch="a", against=["control"] if name == "dear" else []) for name in wrong]
-    runs = [StudyRun(Row(system), 1, 1, 1, 1, 1.0, {}, {}, tmp_path / system.name) for system in systems]
+    runs = [
+        StudyRun(
+            Row(system), 1, 1, 1, 1, 1.0, {}, folder=tmp_path / system.name, score_commands={"errors": [system.name]}
+        )
+        for system in systems
+    ]
     compared = StudyResults(STUDY.model_copy(update={"systems": systems}), "here", runs, {})
 
-    def read(folder: Path) -> SentenceStatistics:
-        errors = [[int(n < wrong[folder.name])] for n in range(4)]
+    def read(command: list[str]) -> SentenceStatistics:
+        errors = [[int(n < wrong[command[0]])] for n in range(4)]
         return SentenceStatistics(np.array(errors, dtype=float), lambda sums: float(sums[0]))
 
-    tests = list(paired_tests(compared, {"errors": read}))
+    monkeypatch.setattr(paired_comparison, "read_statistics", read)
+    tests = list(paired_tests(compared))
     assert [(*test.key, test.differences["errors"].value) for test in tests] == [
         ("control", "plain", 1),
         ("dear", "plain", 2),
@@ -81,27 +87,26 @@ def test_a_system_is_tested_against_its_controls(tmp_path: Path) -> None:
 
 
 def test_logs_are_compared(tmp_path: Path) -> None:
+    runs = []
     for run in results(tmp_path).runs:
         assert run.folder is not None
         run.folder.mkdir()
         wrong = run.row.system.name == "dear"
         lines = [f"S-{n}\ta\nT-{n}\tA B\nD-{n}\t0\t{'A C' if wrong else 'A B'}\n" for n in range(5)]
-        (run.folder / "generate.test.log").write_text("".join(lines))
-
-    def read(metric: str, folder: Path) -> SentenceStatistics:
-        log = ["--generate-log", folder / "generate.test.log", "--json"]
-        return read_statistics(["ode-transformer", "score", "--metric", metric, *log])
-
-    scores = {title: partial(read, title.lower()) for title in ("PER", "BLEU")}
-    tests = list(paired_tests(results(tmp_path), scores))
-    table = paired_table(results(tmp_path), tests)
+        log = run.folder / "generate.test.log"
+        log.write_text("".join(lines))
+        score = {t: ["ode-transformer", "score", "--metric", t.lower(), "--generate-log", log] for t in ("PER", "BLEU")}
+        runs.append(replace(run, score_commands=score))
+    compared = replace(results(tmp_path), runs=runs)
+    tests = list(paired_tests(compared))
+    table = paired_table(compared, tests)
     assert table.rows[0] == ["system", "against", "seeds", "PER: difference [95%], p", "BLEU: difference [95%], p"]
     assert [row[:4] for row in table.rows[1:]] == [["dear", "plain", "2", "+50.00 [+50.00, +50.00], p = 0.0001"]]
-    heads, errors, bleu = csv.reader(io.StringIO(paired_csv(results(tmp_path), tests)))
+    heads, errors, bleu = csv.reader(io.StringIO(paired_csv(compared, tests)))
     assert heads == ["system", "against", "seeds", "score", "difference", "low", "high", "p"]
     assert errors == ["dear", "plain", "2", "PER", "50.0000", "50.0000", "50.0000", "0.0001"]
     assert bleu[3] == "BLEU"
-    assert not list(paired_tests(StudyResults(STUDY, "here", [], {}), scores))
-    assert not list(paired_tests(results(tmp_path), {}))
+    assert not list(paired_tests(StudyResults(STUDY, "here", [], {})))
+    assert not list(paired_tests(results(tmp_path)))
     with pytest.raises(UserError, match="not a command of ode-transformer score: score bleu"):
         read_statistics(["score", "bleu"])
