@@ -188,7 +188,7 @@ def announced_imports() -> Iterator[None]:
     def announce() -> None:
         while not ended.wait(IMPORT_SECONDS):
             specs = (getattr(sys.modules.get(name), "__spec__", None) for name in SLOW_LIBRARIES)
-            if not (names := [spec.name for spec in specs if getattr(spec, "_initializing", False)]):
+            if not (names := [spec.name for spec in specs if spec and getattr(spec, "_initializing", False)]):
                 return
             print_progress(f"  importing {', '.join(names)}")
 
