@@ -220,7 +220,8 @@ def _attempt(url: str, partial: Path, limit: int | None) -> None:
         answer.raise_for_status()
         if answer.headers.get("Content-Type", "").startswith("text/html"):  # it has moved, or asks for a click
             raise UserError("answers with a page")
-        if answer.status_code == 206 and not answer.headers.get("Content-Range", "").startswith(f"bytes {size}-"):
+        byte_range = answer.headers.get("Content-Range", "")
+        if answer.status_code == 206 and not byte_range.startswith(f"bytes {size}-"):
             version_file.unlink(missing_ok=True)
             raise httpx2.RemoteProtocolError("answers with other bytes than it was asked for")
         if answer.status_code != 206:
@@ -238,3 +239,6 @@ def _attempt(url: str, partial: Path, limit: int | None) -> None:
                     raise UserError(f"more than the {limit:,} bytes of the file")
                 file.write(block)
                 meter.update(file.tell(), " bytes")
+        if answer.status_code == 206 and byte_range.rpartition("/")[2] not in ("*", str(partial.stat().st_size)):
+            version_file.unlink(missing_ok=True)
+            raise httpx2.RemoteProtocolError("answers with fewer bytes than it was asked for")

@@ -57,6 +57,8 @@ def test_a_cut_connection_is_taken_up_where_it_was_cut(
         (OTHER, {}, ["bytes=40000-"]),  # another version answers as a whole
         (CONTENT, {"versions": False}, [""]),
         (CONTENT, {"shift": 7}, ["bytes=40000-", ""]),
+        (CONTENT, {"empty": True}, ["bytes=40000-", ""]),
+        (CONTENT, {"packs": True}, ["bytes=40000-"]),
     ],
 )
 @pytest.mark.parametrize("checksum", [True, False])
@@ -76,6 +78,12 @@ def test_a_later_run_goes_on_with_the_same_version(
         patch.setattr(download, "RETRY_PAUSES", (0, 0))
         assert fetch(remote, tmp_path).read_bytes() == content
     assert [byte_range for _, byte_range in server.fetched] == ranges
+
+
+def test_a_compressed_body_that_does_not_say_so_is_refused(tmp_path: Path, server: FileServer) -> None:
+    server.files["a.tgz"] = gzip.compress(CONTENT)
+    with pytest.raises(UserError, match="instead of a file without gzip"):
+        fetch(source(server, checksum=False, file="a.txt"), tmp_path)
 
 
 def test_a_declared_size_limits_what_is_read(tmp_path: Path, server: FileServer) -> None:
