@@ -23,7 +23,7 @@ import torch
 
 from ode_transformer.checkpoints.parameters import upgrade_checkpoint
 from ode_transformer.checkpoints.plain_numbers import allow_numpy
-from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_of_memory
+from ode_transformer.support.errors import DamagedCheckpoint, OptionError, UserError, is_out_of_memory
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
@@ -133,18 +133,15 @@ def build_model(
     used = {name: state.get(name) for name in ("args", "cfg", "model")}
     used["optimizer_history"] = [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": saved_updates(state)}]
     used["extra_state"] = {"train_iterator": {"epoch": 1}}
+    used["task_state"] = {"dictionaries": option_group(state.get("task_state")).get("dictionaries")}
     try:
         used = admitted_state(used, overrides)
         config = used["cfg"]
         task = task or tasks.setup_task(config.task, from_checkpoint=True)
-        saved = option_group(option_group(state.get("extra_state")).get("dictionaries"))
-        for side, digest in dictionary_digests(task).items() if saved else ():
-            if saved.get(side, digest) != digest:
-                raise UserError(f"trained with another {side} dictionary than that of {config.task.data}")
         stored = state["model"].values()
         with limited_parameters(len(stored), sum(tensor.numel() for tensor in stored)):
             (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=used)
-    except UserError as error:
+    except (UserError, OptionError) as error:
         raise UserError(f"{path}: {error}") from error
     except OSError:
         raise

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.plain_numbers import plain_numbers
-from ode_transformer.checkpoints.reading import dictionary_digests, load_checkpoint
+from ode_transformer.checkpoints.reading import dictionary_digests, load_checkpoint, option_group
 from ode_transformer.models.fairseq_parser import suggest_architecture
 from ode_transformer.support.errors import OptionError
 
@@ -287,10 +287,23 @@ if not hasattr(np, "compat"):
     np.compat = SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
 
 
-@_replace(Trainer, "save_checkpoint")
-def _remember_dictionaries(original: Function, trainer: Trainer, filename: str, extra_state: dict[str, Any]) -> Any:
+@_replace(FairseqTask, "state_dict")
+def _remember_dictionaries(original: Function, task: FairseqTask) -> dict[str, Any]:
     """Write into a checkpoint which dictionaries its parameters belong to."""
-    return original(trainer, filename, extra_state | {"dictionaries": dictionary_digests(trainer.task)})
+    return {**original(task), "dictionaries": dictionary_digests(task)}
+
+
+@_replace(FairseqTask, "load_state_dict")
+def _require_own_dictionaries(original: Function, task: FairseqTask, state: dict[str, Any]) -> None:
+    """Refuse the dictionaries of another training, with which a model writes nonsense; older checkpoints name none.
+
+    :raises OptionError: a dictionary has other words, or the same in another order
+    """
+    saved = option_group(state.get("dictionaries"))
+    for side, digest in dictionary_digests(task).items():
+        if saved.get(side, digest) != digest:
+            raise OptionError(f"the model was trained with another {side} dictionary than that of {task.cfg.data}")
+    original(task, {name: value for name, value in state.items() if name != "dictionaries"})
 
 
 @_replace(checkpoint_utils, "torch_persistent_save")

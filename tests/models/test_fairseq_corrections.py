@@ -1,5 +1,6 @@
 """Faults of the pinned fairseq, each shown in fairseq's own function and gone with the correction."""
 
+import shutil
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from commands_for_tests import USER_DIR, lines_of, run
+from commands_for_tests import USER_DIR, Text, lines_of, run
 from fairseq import checkpoint_utils, search, utils
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import (
@@ -31,6 +32,7 @@ from fairseq.trainer import Trainer
 from models_for_tests import EOS, PAD, batch, small_model
 
 from ode_transformer.checkpoints.reading import load_checkpoint
+from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import fairseq_corrections
 from ode_transformer.support.errors import OptionError, UserError
 
@@ -118,6 +120,18 @@ def test_unknown_words_are_replaced_by_aligned_ones(pinned: Callable[[Any, str],
     pinned(utils, "load_align_dict")
     with pytest.raises(FileNotFoundError):
         utils.load_align_dict("@@ ")
+
+
+def test_a_dictionary_with_two_lines_swapped_is_refused(trained: Path, text: Text, tmp_path: Path) -> None:
+    data = Path(shutil.copytree(text.data, tmp_path / "data"))
+    lines = (data / "dict.de.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (data / "dict.de.txt").write_text("".join([lines[1], lines[0], *lines[2:]]), encoding="utf-8")
+    message = f"the model was trained with another target dictionary than that of {data}"
+    words = ("--user-dir", USER_DIR, "--cpu", "--path", trained / "checkpoint_last.pt", "--gen-subset", "valid")
+    assert run("generate", data, *words).stderr.splitlines()[-1] == f"error: {message}"
+    with pytest.raises(UserError, match=f"checkpoint_last.pt: {message}"):
+        load_trained_model(trained / "checkpoint_last.pt", data)
+    load_trained_model(trained / "checkpoint_last.pt", text.data)
 
 
 def pairs(number: int = 30, **options: Any) -> LanguagePairDataset:
