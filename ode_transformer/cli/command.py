@@ -204,13 +204,35 @@ def error_message(error: BaseException) -> str:
     if isinstance(error, UserError | SystemExit):
         return printable_line(error)
     if isinstance(error, OSError) and error.strerror:
-        return printable_line(error.strerror if error.filename is None else f"{error.filename}: {error.strerror}")
+        file = f"{error.filename}: " if error.filename else file_in_use(error)
+        return printable_line(file + error.strerror)
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("ode_transformer"):
         if error.name == "fairseq":
             return FAIRSEQ_MISSING
         extras = "experiments,plots,serve,export,huggingface"
         return f"{error.name} is not installed: pip install 'ode-transformer[{extras}]'"
-    return one_line(f"{type(error).__name__}: {error}", MAX_MESSAGE) + " (--traceback shows where)"
+    reason = getattr(error.__context__, "strerror", None)  # such as a full disk, which PyTorch does not speak of
+    text = f"{file_in_use(error)}{type(error).__name__}: {error}" + (f": {reason}" if reason else "")
+    return one_line(text, MAX_MESSAGE) + " (--traceback shows where)"
+
+
+def file_in_use(error: BaseException) -> str:
+    """Return the file or address that the package worked on when a library failed, with a colon; "" if on none.
+
+    Libraries rarely name it: it is the first one among the variables of our innermost function that has any.
+    """
+    found = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+            found = next((f"{value}: " for value in frame.f_locals.values() if _is_file(value)), found)
+    return found
+
+
+def _is_file(value: object) -> bool:
+    """Return whether a value is a path, an address, or the name of a text: "FILE" or "ARCHIVE: MEMBER"."""
+    if isinstance(value, str):
+        return value.startswith(("http://", "https://")) or os.path.isfile(value.partition(": ")[0])
+    return isinstance(value, Path)
 
 
 def run_command(command_line: Sequence[str]) -> int:

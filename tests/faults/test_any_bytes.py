@@ -157,5 +157,6 @@ def test_any_bytes_end_in_one_line(name: str, tmp_path: Path, stopped_in_time: C
             read(path)
         except Exception as error:
             message = error_message(error)
-            assert 0 < len(message) < 2000, data
+            assert str(path) in message, data
+            assert len(message) < 2000, data
             assert message.isprintable(), data
