@@ -11,7 +11,7 @@ import yaml
 
 from ode_transformer.support.commands import user_dir_flags
 from ode_transformer.support.console import print_progress
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, list_numbers
 from ode_transformer.support.files import check_writable, write_text
 
 KINDS = ("translation", "summaries", "corrections", "text")
@@ -63,8 +63,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--for {args.library}: it takes no language model")
     from ode_transformer.lab.recipes.experiment import Experiment
     from ode_transformer.lab.recipes.machine import Machine
-    from ode_transformer.lab.recipes.own_recipe import UNITS, OwnRecipe, count_text
-    from ode_transformer.lab.recipes.preparation import RecipeData
+    from ode_transformer.lab.recipes.own_recipe import LONG_LINE, UNITS, OwnRecipe, count_text
+    from ode_transformer.lab.recipes.preparation import LONG_LINE_OUTCOMES, RecipeData
 
     recipe = OwnRecipe(kind, path, files, side_names(kind, files["train"]), args.arch)
     counts = {split: count_text(kind, paths) for split, paths in files.items()}
@@ -83,6 +83,10 @@ def run(args: argparse.Namespace) -> int:
     model = Experiment(read, RecipeData(read, path.parent), Machine(0)).model_description([plan.pieces])
     write_text(path, text)
     warn_of_repeated_files(files, recipe.sides)
+    for split, outcome in LONG_LINE_OUTCOMES.items():
+        for file, numbers in counts[split].long_lines.items() if split in counts else ():
+            text = f"{LONG_LINE:,} characters or more in line {list_numbers(numbers)}, probably too long for the model"
+            print_progress(f"warning: {file}: {text}: {outcome}")
     print(f"{path}: {', '.join(f'{count.lines:,} {unit} ({split})' for split, count in counts.items())}")
     if "test" not in files:
         print("no --test: the scores will be those of the validation text")

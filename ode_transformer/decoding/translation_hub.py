@@ -58,6 +58,13 @@ class TranslationHub(GeneratorHubInterface):
         cfg = self.task.cfg
         return ("text", "text") if self.continues else (cfg.source_lang, cfg.target_lang)
 
+    def encode(self, sentence: str) -> Tensor:
+        """Return the token numbers of a line with the end symbol; ``--truncate-source`` cuts it as in training."""
+        tokens, limit = super().encode(sentence), self.max_positions
+        if getattr(self.task.cfg, "truncate_source", False) and len(tokens) > limit[0]:
+            tokens = torch.cat([tokens[: limit[0] - 1], tokens[-1:]])
+        return tokens
+
     def generate(
         self,
         tokenized_sentences: Sequence[Tensor],

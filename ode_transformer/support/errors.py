@@ -39,6 +39,11 @@ def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
+def list_numbers(numbers: Sequence[int], count: int = 5) -> str:
+    """Return the first numbers, such as those of lines, with an ellipsis if that is not all."""
+    return ", ".join(map(str, numbers[:count])) + " …" * (len(numbers) > count)
+
+
 class OptionError(SystemExit, ValueError):
     """Options of a model are out of range or do not go together; the message names the flag and fits on one line.
 

@@ -3,18 +3,21 @@
 fairseq prints batch by batch, so sentences are out of order. Each line begins with its kind and the number N of its
 sentence, from 0 on: ``S-N`` source, ``T-N`` target (reference), ``H-N`` score and hypothesis, ``D-N`` score and
 detokenised hypothesis. ``T`` is detokenised like ``D``, so these two are compared. With ``--nbest`` the best hypothesis
-comes first.
+comes first. A sentence that is longer than the model's positions, skipped by ``--skip-invalid-size-inputs-valid-test``,
+has no line at all: it is read as one without words.
 """
 
 import os
 import re
 from dataclasses import dataclass
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError, list_numbers
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_pieces, output_pieces
 
 UNKNOWN_REFERENCE = "<<unk>>"  # for a word of the reference that the dictionary lacks
+_SKIPPED = re.compile(r" \| WARNING \| .* \| ([\d,]+) samples have invalid sizes and will be skipped")
 _LINE = re.compile(r"([STD])-(\d{1,18})\t(.*)", re.DOTALL)
 
 
@@ -35,10 +38,12 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
     :raises UserError: there is no sentence, a sentence is missing or has no hypothesis, or the log is of several runs
     """
     texts: dict[str, dict[int, str]] = {"S": {}, "T": {}, "D": {}}
-    changed, last_line = set(), ("", -1)
+    changed, last_line, skipped = set(), ("", -1), 0
     for line in read_lines(path):
         match = _LINE.fullmatch(line)
         if not match:
+            if is_skipped := _SKIPPED.search(line):
+                skipped = int(is_skipped[1].replace(",", ""))
             continue
         kind, number, text = match[1], int(match[2]), match[3]
         if kind == "D":
@@ -49,19 +54,20 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
         if texts[kind].setdefault(number, text) != text:
             changed.add(number)
     if changed:
-        first = ", ".join(map(str, sorted(changed)[:5]))
-        raise UserError(
-            f"{path}: a log of several runs, which differ in sentence {first}"
-            f"{' …' if len(changed) > 5 else ''}: decode into a new file"
-        )
+        first = list_numbers(sorted(changed))
+        raise UserError(f"{path}: a log of several runs, which differ in sentence {first}: decode into a new file")
     numbers = sorted(texts["S"].keys() | texts["T"].keys() | texts["D"].keys())
     if not numbers:
         raise UserError(f"{path}: no output of fairseq-generate in this file")
-    for expected, number in enumerate(numbers):
-        if number != expected or number not in texts["D"]:
-            # Without this plugin fairseq leaves out a last batch whose size 8 does not divide.
-            hint = "decode to the end with --required-batch-size-multiple 1 and without skipping sentences"
-            raise UserError(f"{path}: sentence {expected} has no hypothesis (D-{expected}): {hint}")
+    length = len(numbers) + skipped
+    missing = [number for number in range(max(length, numbers[-1] + 1)) if number not in texts["D"]]
+    if len(missing) > skipped:
+        # Without this plugin fairseq leaves out a last batch whose size 8 does not divide.
+        hint = "decode to the end with --required-batch-size-multiple 1"
+        raise UserError(f"{path}: sentence {missing[0]} has no hypothesis (D-{missing[0]}): {hint}")
+    if skipped:
+        print_progress(f"  {path}: {skipped:,} of {length:,} sentences are too long for the model: empty outputs")
+        texts = {side: lines | dict.fromkeys(missing, "") for side, lines in texts.items()}
     kind = output_pieces(list(texts["D"].values()), remove_bpe, os.fspath(path))
     texts = {side: {n: join_pieces(line, kind) for n, line in lines.items()} for side, lines in texts.items()}
-    return [Translation(n, texts["S"].get(n), texts["T"].get(n), texts["D"][n]) for n in numbers]
+    return [Translation(n, texts["S"].get(n), texts["T"].get(n), texts["D"][n]) for n in range(length)]

@@ -16,8 +16,8 @@ from threading import Thread
 import pytest
 import sentencepiece
 import torch
-from checkpoint_for_tests import MAX_POSITIONS
-from commands_for_tests import PAIRS, USER_DIR
+from checkpoint_for_tests import MAX_POSITIONS, rewrite
+from commands_for_tests import ANY_NAME, PAIRS, USER_DIR
 from ended_processes import wait_for_end
 from fairseq.hub_utils import GeneratorHubInterface
 
@@ -95,7 +95,7 @@ def test_a_translation_does_not_depend_on_the_other_lines(
 
 
 def test_a_folder_of_any_name(untrained: Path, tmp_path: Path, command: Command) -> None:
-    folder = shutil.copytree(untrained.parent, tmp_path / "a:b,c ${x} ü")
+    folder = shutil.copytree(untrained.parent, tmp_path / ANY_NAME)
     assert command("a b\n", "--path", folder / "model.pt") == command("a b\n")
     assert hub_of(folder / "model.pt").translate("a b") == hub_of(untrained).translate("a b")
 
@@ -124,6 +124,13 @@ def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command, m
     assert command(f"\ufeff{SOURCES[0]}\r\n{SOURCES[1]}\n\n") == first + second + b"\n"
     monkeypatch.setattr(translation_hub.TranslationHub, "generate", None)  # empty lines need no search
     assert [command(text) for text in ("", "\n", "\n \n\x0b")] == [b"", b"\n", b"\n\n\n"]
+
+
+def test_a_source_is_cut_as_in_training(folder: Path, command: Command) -> None:
+    rewrite(folder, lambda state: state["cfg"]["task"].update(truncate_source=True))
+    options = ("--path", folder / "model.pt", "--bpe", "none")
+    sources = ["▁The ▁dog " * MAX_POSITIONS, "▁The ▁dog " * (MAX_POSITIONS // 2 - 1) + "▁The"]
+    assert len(set(command("\n".join(sources), *options).splitlines())) == 1
 
 
 def test_a_subword_model_of_another_name_is_found_and_named(folder: Path, refused, capsysbinary, monkeypatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checkpoint_for_tests import make_model, rewrite
-from commands_for_tests import PAIRS, SMALL
+from commands_for_tests import ANY_NAME, PAIRS, SMALL
 from fairseq import options
 
 from ode_transformer.checkpoints.reading import load_checkpoint
@@ -80,19 +80,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("flags", [(*ONES, "--relative-values", "--no-scale-embedding"), REPEATED, OTHER_PARTS])
 def test_greedy_translations_are_those_of_the_checkpoint(flags: tuple, tmp_path: Path, command: Command) -> None:
-    model = make_smooth_model(tmp_path, *flags)
+    folder = tmp_path / ANY_NAME
+    folder.mkdir()
+    model = make_smooth_model(folder, *flags)
     if flags is OTHER_PARTS:  # two vocabularies
-        dictionary = tmp_path / "dict.de.txt"
+        dictionary = folder / "dict.de.txt"
         dictionary.write_text("".join(reversed(dictionary.read_text().splitlines(keepends=True))))
     assert export(command, model)[0].endswith(" MiB\n")
     greedy = ("--beam", 1, "--max-len-b", 12, "--cpu")
     (expected, _), (lines, _) = (
-        command("translate", "--path", path, *greedy, text=TEXT) for path in (model, tmp_path / "folder")
+        command("translate", "--path", path, *greedy, text=TEXT) for path in (model, folder / "folder")
     )
     assert lines == expected
     assert lines.split("\n")[-5:-3] == ["", ""]  # lines without text stay empty
     assert len(set(lines.split("\n"))) > 30
-    hub = ExportedModel(tmp_path / "folder", None)
+    hub = ExportedModel(folder / "folder", None)
     sources = [hub.encode("▁The ▁dog " * count) for count in (1, 20, 2)]
     found = hub.generate(sources, beam=1, max_len_a=2, max_len_b=1)
     assert [len(hypotheses[0]["tokens"]) for hypotheses in found] == [50, 63, 50]

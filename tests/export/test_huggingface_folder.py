@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoint_for_tests import make_model
-from commands_for_tests import PAIRS
+from commands_for_tests import ANY_NAME, PAIRS
 from models_for_tests import split_projections
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -46,9 +46,11 @@ def load(folder: Path) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_generate_gives_the_tokens_of_the_checkpoint(kind: str, tmp_path: Path) -> None:
-    make_model(tmp_path, *KINDS[kind])
-    hub = ODETransformerModel.from_pretrained(str(tmp_path), "model.pt", bpe="sentencepiece")
-    model, tokenizer = load(export(tmp_path / "model.pt"))
+    folder = tmp_path / ANY_NAME
+    folder.mkdir()
+    make_model(folder, *KINDS[kind])
+    hub = ODETransformerModel.from_pretrained(str(folder), "model.pt", bpe="sentencepiece")
+    model, tokenizer = load(export(folder / "model.pt"))
     batch = tokenizer(SOURCES, return_tensors="pt", padding=True)
     sources = [hub.encode(source) for source in SOURCES]
     for ids, mask, source in zip(batch["input_ids"], batch["attention_mask"], sources, strict=True):

@@ -79,6 +79,7 @@ SMALL = (
     *("--decoder-embed-dim", 32, "--decoder-ffn-embed-dim", 48, "--decoder-layers", 2, "--decoder-attention-heads", 2),
 )
 NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0, "--activation-dropout", 0)
+ANY_NAME = "a:b,c ${x} ü"  # of a folder
 TIMEOUT = 600  # seconds
 BATCHES = 8  # in an epoch of the 40 training pairs
 

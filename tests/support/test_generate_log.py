@@ -21,6 +21,7 @@ H-0\t-1.5\t
 D-0\t-1.5\t
 Generate test with beam=5: BLEU4 = 12.3
 """
+SKIPPED = "invalid sizes and will be skipped, max_positions=(9, 9), first few sample ids=[4, 2]"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -34,6 +35,15 @@ def test_log_in_the_order_of_the_input_with_the_best_hypothesis(tmp_path: Path):
         Translation(0, "", "", ""),
         Translation(1, "source one", "reference one", "best one"),
     ]
+
+
+def test_sentences_that_were_skipped_are_empty_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = f"2026-01-01 10:00:00 | WARNING | fairseq.tasks.fairseq_task | 2 samples have {SKIPPED}\n{LOG}D-3\t-1\ta\n"
+    translations = read_generate_log(write(tmp_path, log))
+    assert [line.hypothesis for line in translations] == ["", "best one", "", "a", ""]
+    assert capsys.readouterr().err.endswith("log: 2 of 5 sentences are too long for the model: empty outputs\n")
+    with pytest.raises(UserError, match="sentence 2 has no hypothesis"):
+        read_generate_log(write(tmp_path, f"{log}D-6\t-1\ta\n"))
 
 
 @pytest.mark.parametrize(

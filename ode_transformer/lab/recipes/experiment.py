@@ -43,9 +43,13 @@ LARGE_GPU_FACTOR = 4  # times a recipe's tokens of a pass, where a GPU has the m
 SHORT_RUN = 5.0  # minutes of --minutes, below which a run is a trial: only its first sentences are decoded and scored
 FIRST_SENTENCES = 200
 
+# A sentence of validation or test that is longer than the model's positions would end the command.
+SKIP_LONG_SENTENCES = {"skip-invalid-size-inputs-valid-test": True}
+
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
     *("log-depth-interval", "log-samples", "user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir"),
+    *SKIP_LONG_SENTENCES,
     *(
         "cuda-graphs",
         "ddp-backend",
@@ -124,6 +128,13 @@ class Experiment:
         """The flags among the user's words, which come after all others."""
         return {word.partition("=")[0] for word in self.options.train_flags}
 
+    @property
+    def batch_description(self) -> str:
+        """The batch in words."""
+        batch_flags = {"--max-tokens", "--update-freq", "--batch-size"}
+        overridden = batch_flags & self._users_flags
+        return f"batches as {', '.join(sorted(overridden))} after -- makes them" if overridden else str(self.batch)
+
     def train_layers(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the flags of fairseq-train by their source; a later source replaces what an earlier one says.
 
@@ -138,7 +149,7 @@ class Experiment:
         elif recipe.task == "translation":
             log["log-samples"] = 2
         return [
-            ("every run", {**task, **log, **training.RESUMABLE_FLAGS}),
+            ("every run", {**task, **log, **training.RESUMABLE_FLAGS, **SKIP_LONG_SENTENCES}),
             ("average", recipe.average.train_flags()),
             *layers,
             ("batch", {"max-tokens-valid": max(self._max_tokens_per_process, training.MAX_SENTENCE_TOKENS)}),
@@ -223,9 +234,7 @@ class Experiment:
     def description(self) -> str:
         """Model, batch and machine in words; parameters are counted once the data are prepared."""
         sizes = self.data.dictionary_sizes() if self.data.is_prepared() else ()
-        overridden = ", ".join(sorted({"--max-tokens", "--update-freq", "--batch-size"} & self._users_flags))
-        batch = f"batches as {overridden} after -- makes them" if overridden else self.batch
-        return f"{self.model_description(sizes)}\n{batch}; {self.machine}"
+        return f"{self.model_description(sizes)}\n{self.batch_description}; {self.machine}"
 
     def training_progress(self) -> training.TrainingProgress:
         """Return the progress of the training, which counts the minutes before it was stopped."""
@@ -286,6 +295,7 @@ class Experiment:
             "bf16": self.machine.precision == "bf16",
             "distributed-world-size": 1,  # by default fairseq counts the GPUs and decodes one GPU's share of the set
             "required-batch-size-multiple": 1,
+            **SKIP_LONG_SENTENCES,
         }
 
     def decode_command(self, split: str) -> Command:

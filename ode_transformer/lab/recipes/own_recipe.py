@@ -15,7 +15,7 @@ side; a piece has about four letters):
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,11 @@ from ode_transformer.lab.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.lab.corpora.text_corpora import text_lines
 from ode_transformer.lab.recipes.options import find_recipe
 from ode_transformer.lab.recipes.recipe import Flags, read_recipe, size_flags
+from ode_transformer.lab.recipes.training import MAX_SENTENCE_TOKENS
 from ode_transformer.support.errors import UserError, printable_line
 
 CHARACTERS_PER_TOKEN = 4
+LONG_LINE = CHARACTERS_PER_TOKEN * MAX_SENTENCE_TOKENS  # characters; longer ones have probably too many tokens
 MAX_PIECES = 32_000
 UPDATE_TOKENS = (512, 32_768)
 PASSES, MAX_UPDATES, MAX_WARMUP = 40, 50_000, 4_000
@@ -62,11 +64,13 @@ class TextCounts:
     :param lines: or pairs of lines
     :param characters: of each side
     :param letters: number of different characters
+    :param long_lines: numbers of the lines that a model has probably too few positions for, by file
     """
 
     lines: int
     characters: tuple[int, ...]
     letters: int
+    long_lines: Mapping[Path, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,14 +118,18 @@ def count_text(kind: str, paths: Sequence[Path]) -> TextCounts:
         files = dict(zip(("source", "target"), paths, strict=True))
         examples = read_pairs(files, PairLocation(source_file="source", target_file="target"))
     lines, totals, letters = 0, [0, 0], set[str]()
+    long_lines: dict[Path, list[int]] = {}
+    divided = {"text": (0,), "summaries": (0,)}.get(kind, ())  # sides that are divided or cut
     for example in examples:
         lines += 1
         for side, text in enumerate(example):
             totals[side] += len(text)
             letters.update(text)
+            if len(text) >= LONG_LINE and side not in divided:
+                long_lines.setdefault(paths[min(side, len(paths) - 1)], []).append(lines)
     if not sum(totals):
         raise UserError(f"{', '.join(map(str, paths))}: no text")
-    return TextCounts(lines, tuple(filter(None, totals)), len(letters))
+    return TextCounts(lines, tuple(filter(None, totals)), len(letters), long_lines)
 
 
 UNITS = {"translation": "pairs", "summaries": "pairs", "corrections": "corrected sentences", "text": "lines"}

@@ -4,19 +4,30 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ode_transformer.lab.corpora.corpus import SplitWriter, fairseq_test_split
 from ode_transformer.lab.corpora.download import file_identity
 from ode_transformer.lab.corpora.vocabulary import encode_text
 from ode_transformer.lab.recipes.recipe import Recipe
+from ode_transformer.lab.recipes.training import MAX_SENTENCE_TOKENS
 from ode_transformer.support import commands
 from ode_transformer.support.console import ProgressMeter
-from ode_transformer.support.errors import UserError, one_line
-from ode_transformer.support.files import atomic_directory, find_within, lock_directory, read_json, write_text
+from ode_transformer.support.errors import UserError, list_numbers, one_line
+from ode_transformer.support.files import (
+    atomic_directory,
+    content_digest,
+    find_within,
+    lock_directory,
+    read_json,
+    write_text,
+)
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.lines import iterate_lines
 
+LONG_LINE_OUTCOMES = {"valid": "left out of validation", "test": "the output is empty"}
 SPECIAL_SYMBOLS = 4  # in fairseq's dictionaries, but not in their files
 
 
@@ -110,6 +121,14 @@ class RecipeData:
             jobs.skip(name, request)
         return jobs
 
+    def training_jobs(self) -> Jobs:
+        """Return the jobs that a training builds on: all of them, but other test text is no other training.
+
+        :raises UserError: as :meth:`prepared_jobs`
+        """
+        data = self.prepared_jobs()
+        return Jobs(self.folder, self.manifest.entries().get("trained on", data.digest))
+
     def is_prepared(self) -> bool:
         """Return whether the data are prepared for this recipe."""
         try:
@@ -173,13 +192,23 @@ class RecipeData:
             if match := re.search(r": (\d+) sents, ", line):
                 meter.add(int(match[1]))
 
-        commands.run(self.preprocess_command(splits, workers), self.folder / "preprocess.log", read)
+        with TemporaryDirectory() as folder:
+            text = None
+            if "," in str(self.text):  # where fairseq-preprocess divides several texts
+                text = Path(folder, "text")
+                text.symlink_to(self.text.resolve())
+            commands.run(self.preprocess_command(splits, workers, text), self.folder / "preprocess.log", read)
+        files = {path for name in ("dict", "train", "valid") for path in self.binary.glob(f"{name}.*")}
+        self.manifest.record(**{"trained on": content_digest(sorted(files))})
 
-    def preprocess_command(self, splits: Sequence[str], workers: int) -> list[str | Path]:
-        """Return the command that binarises some splits."""
+    def preprocess_command(self, splits: Sequence[str], workers: int, text: Path | None = None) -> list[str | Path]:
+        """Return the command that binarises some splits.
+
+        :param text: link to the folder of the text
+        """
         # fairseq-preprocess takes whole file names for plain text, and names without the language for two sides.
         suffix = "" if self.parallel else f".{self.languages[0]}"
-        paths = {split: f"{self.text / split}{suffix}" for split in splits}
+        paths = {split: f"{(text or self.text) / split}{suffix}" for split in splits}
         tests = [path for split, path in paths.items() if split.startswith("test")]
         vocabulary = self.recipe.vocabulary
         options = {
@@ -223,4 +252,17 @@ class RecipeData:
             if name in published:
                 comparison = f"  published: {published[name]:,} ({100 * (count / published[name] - 1):+.1f} %)"
             lines.append(f"  {name:<12}{count:>12,}{comparison}")
-        return "\n".join([f"{self.folder}:", *lines])
+        return "\n".join([f"{self.folder}:", *lines, *self._long_lines()])
+
+    def _long_lines(self) -> Iterator[str]:
+        """Yield a text for each file of validation and test that has longer lines than a model has positions."""
+        sides = zip(("source", "target"), self.languages, strict=True) if self.parallel else ()
+        for split, (side, language) in product(self.splits()[1:], sides):
+            limit = int(self.recipe.train.get(f"max-{side}-positions", MAX_SENTENCE_TOKENS))
+            if side == "source" and self.recipe.train.get("truncate-source"):
+                continue
+            path = self.text / f"{split}.{language}"
+            lengths = enumerate((len(line.split()) for line in iterate_lines(path)), start=1)
+            if numbers := [number for number, length in lengths if length >= limit]:  # and the end symbol
+                text = f"  {path}: more than {limit - 1:,} tokens in line {list_numbers(numbers)}"
+                yield f"{text}: {LONG_LINE_OUTCOMES.get(split, LONG_LINE_OUTCOMES['test'])}"

@@ -42,7 +42,7 @@ def train(experiment: Experiment) -> None:
             print(experiment.train_sources())
         commands.print_command(command, experiment.log)
         return
-    data, rank, threads = experiment.data.prepared_jobs(), experiment.machine.rank, experiment.recipe.threads
+    data, rank, threads = experiment.data.training_jobs(), experiment.machine.rank, experiment.recipe.threads
     folder.mkdir(parents=True, exist_ok=True)
     if rank > 0:  # only the first machine writes checkpoints and records
         print(experiment.description, flush=True)
@@ -73,7 +73,7 @@ def is_trained(experiment: Experiment) -> bool:
 
     :raises UserError: the data are not prepared, or for another recipe
     """
-    data = experiment.data.prepared_jobs()
+    data = experiment.data.training_jobs()
     return Jobs(experiment.folder, data.digest).is_done("train", _train_request(experiment, data), experiment.log)
 
 
@@ -93,7 +93,7 @@ def evaluate(experiment: Experiment) -> dict[str, Score]:
     if not averaged:
         training.require_checkpoints(checkpoints, "ode-transformer train makes it, with the same --arch and flags")
     data = experiment.data.prepared_jobs()
-    training.require_same_training(experiment.folder, experiment.digest(data))
+    training.require_same_training(experiment.folder, experiment.digest(experiment.data.training_jobs()))
     write_record(experiment)
     for split, name in experiment.recipe.sets.items():
         if split not in experiment.data.splits():

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from checkpoint_for_tests import MAX_POSITIONS, make_model
-from commands_for_tests import ENVIRONMENT, PAIRS
+from commands_for_tests import ANY_NAME, ENVIRONMENT, PAIRS
 from served_models import ask, serve_arguments, serving, translations
 
 from ode_transformer.decoding.translate import load_from_arguments, translate
@@ -25,8 +26,9 @@ BOUNDS = ("--max-bytes", 4000, "--max-lines", 50, "--batch-size", 8)
 
 
 @pytest.fixture(scope="module")
-def port(untrained: Path) -> Iterator[int]:
-    with serving(f"first={untrained}", f"second={untrained}", *BOUNDS) as port:
+def port(untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    folder = shutil.copytree(untrained.parent, tmp_path_factory.mktemp("second") / ANY_NAME)
+    with serving(f"first={untrained}", f"second={folder}/model.pt", *BOUNDS) as port:
         yield port
 
 

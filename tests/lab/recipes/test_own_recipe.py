@@ -3,17 +3,19 @@
 import json
 import math
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from commands_for_tests import PAIRS
+from commands_for_tests import ANY_NAME, PAIRS
 from forked_commands import run_quickly
 from gec_stand_in import m2_text
 
 from ode_transformer.cli import main
 from ode_transformer.support.files import lock_directory
+from ode_transformer.support.generate_log import read_generate_log
 from ode_transformer.support.jobs import Manifest
 
 ROOT = Path(__file__).parents[3]
@@ -56,8 +58,14 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     run_quickly(monkeypatch)
     words = write_texts(kind, tmp_path)
     path = tmp_path / "mine.yaml"
+    long = {"my.valid.de": "left out of validation", "my.test.en": "the output is empty"} if kind != "text" else {}
+    for name in long:
+        lines = (tmp_path / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        (tmp_path / name).write_text("".join([lines[0], "The dog sleeps. " * 400 + "\n", *lines[2:]]), encoding="utf-8")
     assert main(["new", str(path.with_suffix("")), *words]) == 0
-    printed = capsys.readouterr().out
+    printed, warnings = capsys.readouterr()
+    probably = "4,096 characters or more in line 2, probably too long for the model"
+    assert warnings.endswith("".join(f"warning: {tmp_path / name}: {probably}: {long[name]}\n" for name in long))
     assert "next: ode-transformer reproduce" in printed
     layers = {"text": "ode_transformer_lm_rk2: 2 layers, "}.get(kind, "ode_transformer_rk2_tiny: 1 + 3 layers, ")
     assert re.search(rf"^{re.escape(layers)}[\d,]+ parameters with at most [\d,]+ pieces", printed, re.M)
@@ -74,17 +82,30 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    own = ["--output", "out", "--workers", "1", "--gpus", "0", "--", "--max-update", "3", *small]
+    own = ["--output", ANY_NAME, "--workers", "1", "--gpus", "0", "--", "--max-update", "3", *small]
     assert main(["reproduce", str(path), *own]) == 0
-    printed = capsys.readouterr().out
-    (folder,) = {path.parent for path in elsewhere.glob("out/mine/*/scores.json")}
+    printed, progress = capsys.readouterr()
+    for name in long:
+        text = f"{ANY_NAME}/mine/pieces/{name.removeprefix('my.')}: more than 1,023 tokens in line 2: {long[name]}\n"
+        assert text in printed
+    (folder,) = {path.parent for path in elsewhere.glob("*/mine/*/scores.json")}
     scores = json.loads((folder / "scores.json").read_text())
     assert list(scores) == SCORES[kind]
     assert all(math.isfinite(score["value"]) for score in scores.values())
     run = folder.relative_to(elsewhere)
     assert f"model: {run}/model/model.pt" in printed
-    assert f"\na page about it: ode-transformer report {run} --output {run}/report.html\n" in printed
+    page = shlex.join(["ode-transformer", "report", str(run), "--output", f"{run}/report.html"])
+    assert f"\na page about it: {page}\n" in printed
     hub = "language_model" if kind == "text" else "translation_model"
+    if long:
+        count = f"{len(PAIRS)} sentences are too long for the model: empty outputs"
+        assert f"{run}/generate.test.log: 1 of {count}" in progress
+        assert read_generate_log(folder / "generate.test.log")[1].hypothesis == ""
+        (tmp_path / "my.test.en").write_text("".join(f"{source}\n" for source, _ in PAIRS))
+        capsys.readouterr()
+        assert main(["reproduce", str(path), *own]) == 0
+        assert "\n== train: already done" in capsys.readouterr().out
+        assert "too long" not in (folder / "score-test.log").read_text()
     model = torch.hub.load(str(ROOT), hub, str(folder / "model"), source="local", trust_repo=True)
     sentence = "The dog sleeps."
     probabilities = model.models[0](model.encode(sentence)[None])[0] if kind == "text" else model.translate([sentence])
