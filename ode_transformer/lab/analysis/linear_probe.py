@@ -64,11 +64,8 @@ class Probe:
         for folder in ("solutions", "hypotheses"):
             (self.output / folder).mkdir(parents=True, exist_ok=True)
 
-    def run_job(self, name: str, request: list[Any], result: Path, job: Any) -> None:
-        """Run a job that depends on the model and on ``request`` alone, unless it is done."""
-        self._jobs(request).run(name, None, result, job)
-
-    def _jobs(self, request: list[Any]) -> Jobs:
+    def jobs(self, request: list[Any]) -> Jobs:
+        """Return the jobs that depend on the model and on ``request`` alone."""
         digest = Jobs(self.output).digest_of([self.translator.model_digest, *request])
         return Jobs(self.output / "steps", digest, print_progress)
 
@@ -83,7 +80,7 @@ class Probe:
     def fit_layers(self) -> dict[LayerId, LinearFit]:
         """Fit all chosen layers by least squares; those without a solution share one pass over the training data."""
         paths = {layer: self.solution_path(layer, LEAST_SQUARES) for layer in self.layers}
-        jobs = self._jobs(["fit", *self.training_request])
+        jobs = self.jobs(["fit", *self.training_request])
         unsolved = [layer for layer, path in paths.items() if not jobs.is_done(f"fit {layer}", None, path)]
         batches = range(len(self.batches)) if unsolved else range(0)
         inputs = (self.sample(number)["net_input"] for number in track(batches, "batches"))
@@ -95,7 +92,7 @@ class Probe:
             save_fit(fit, paths[layer])
 
         for layer, path in paths.items():
-            self.run_job(f"fit {layer}", ["fit", *self.training_request], path, partial(solve, layer))
+            self.jobs(["fit", *self.training_request]).run(f"fit {layer}", None, path, partial(solve, layer))
         return {layer: load_fit(path, self.hub.device) for layer, path in paths.items()}
 
     def distil_layer(self, layer: LayerId, start: LinearFit) -> LinearFit:
@@ -116,7 +113,7 @@ class Probe:
             padding_idx = self.translator.task.source_dictionary.pad()
             save_fit(distil(self.model, layer, start, sample, updates, lr, padding_idx), path)
 
-        self.run_job(f"train {layer}", [LIKELIHOOD, *self.training_request, self.distillation], path, train)
+        self.jobs([LIKELIHOOD, *self.training_request, self.distillation]).run(f"train {layer}", None, path, train)
         return load_fit(path, self.hub.device)
 
     def decode(self, layer: LayerId | None = None, fit: LinearFit | None = None) -> Path:
@@ -131,7 +128,7 @@ class Probe:
             function = linear_layer(fit.weight, fit.bias, next(self.model.parameters()))
             replaced = replace_layer(self.model, layer, function)
         with replaced:
-            self.run_job(f"decode {name}", request, path, partial(self.translator.write_translations, path))
+            self.jobs(request).run(f"decode {name}", None, path, partial(self.translator.write_translations, path))
         return path
 
     def results(self) -> dict[str, Any]:

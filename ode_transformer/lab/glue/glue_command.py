@@ -31,6 +31,7 @@ from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
 WNLI = 65.1  # accuracy of the more frequent answer; the published average counts the task that is left out
+RESULTS = "results.json"  # of a fine-tuning, in its folder
 NAME = "glue"  # for reproduce, as if it were a recipe
 
 
@@ -68,10 +69,6 @@ class GlueConfig(YamlSection):
         tables = "; ".join(dict.fromkeys(entry.table for entry in self.expected))
         raise UserError(f"--table {table}: not among the published results of glue: {tables or 'it has none'}")
 
-    def points(self) -> list[dict[str, Any]]:
-        """Return every combination of the grid's values."""
-        return [dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())]
-
 
 @dataclass(frozen=True)
 class GridRun:
@@ -84,14 +81,9 @@ class GridRun:
     command: list[Any]
     request: list[Any]
 
-    @property
-    def results_file(self) -> Path:
-        """File of the results."""
-        return self.folder / "results.json"
-
     def results(self) -> dict[str, Any]:
         """Return development metrics and test predictions for each development split."""
-        return dict(read_json(self.results_file))
+        return dict(read_json(self.folder / RESULTS))
 
     def scores(self) -> dict[str, float]:
         """Return the mean of the metrics for each development split; it ranks the runs."""
@@ -99,18 +91,25 @@ class GridRun:
 
 
 def plan_runs(
-    prepared: PreparedTask, output: Path, model: Path, options: Mapping[str, Any], config: GlueConfig
+    prepared: PreparedTask,
+    output: Path,
+    model: Path,
+    options: Mapping[str, Any],
+    config: GlueConfig,
+    train_flags: Sequence[str] = (),
 ) -> list[GridRun]:
     """Return a task's runs, one for each combination of the grid.
 
     :param options: flags of fairseq-train by name, for every run of the task
+    :param train_flags: words of the user, which come last
     """
     runs, name = [], prepared.task.name
     task_flags = {"task": "symmetric_sentence_prediction"} if name in config.symmetric else {}
-    for point in config.points():
+    for values in itertools.product(*config.grid.values()):
+        point = dict(zip(config.grid, values, strict=True))
         folder = output / "runs" / name / ",".join(f"{key}={value}" for key, value in point.items())
         flags = finetuning.training_options(prepared, folder / "checkpoints", {**options, **task_flags, **point})
-        command = ["fairseq-train", prepared.data, *commands.flags(flags)]
+        command = ["fairseq-train", prepared.data, *commands.flags(flags), *train_flags]
         runs.append(GridRun(folder, command, [*map(str, command), *file_stamp(model), prepared.digest]))
     return runs
 
@@ -120,7 +119,7 @@ def train_grid(prepared: PreparedTask, runs: Sequence[GridRun]) -> dict[str, Gri
 
     Of the complete runs only the best keep their checkpoints.
     """
-    complete = [run for run in runs if Jobs(run.folder).is_done("finetune", run.request, run.results_file)]
+    complete = [run for run in runs if Jobs(run.folder).is_done("finetune", run.request, run.folder / RESULTS)]
     scores = {run.folder: run.scores() for run in complete}
     for run in runs:
         complete_run(prepared, run)
@@ -146,10 +145,10 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
             labels = [example.label for example in prepared.tables[split]]
             metrics = finetuning.evaluate(task.metrics, predictions[split], labels)
             results[split] = {"dev": metrics, "test": predictions[split.replace("valid", "test")]}
-        write_files(run.folder, {run.results_file.name: json.dumps(results)}, run.results_file.name)
+        write_files(run.folder, {RESULTS: json.dumps(results)}, RESULTS)
 
     with lock_directory(run.folder, "fine-tuning"):
-        jobs.run("finetune", run.request, run.results_file, train_and_predict)
+        jobs.run("finetune", run.request, run.folder / RESULTS, train_and_predict)
     metrics = "; ".join(str(values["dev"]) for values in run.results().values())
     print(f"{task.name} {run.folder.name}: {metrics}", flush=True)
 
@@ -197,11 +196,7 @@ def fine_tune(args: argparse.Namespace, config: GlueConfig) -> None:
         folder = find_tables(task, args.raw, output / "raw", args.dry_run)
         tables = {split: read_table(task, folder, split) for split in task.tables}
         prepared = prepare_task(task, tables, pieces, output, args.dry_run)
-        runs = plan_runs(prepared, output, args.path, options, config)
-        for run in runs:
-            run.command.extend(args.train_flags)
-            run.request.append(args.train_flags)
-        plans[task.name] = prepared, runs
+        plans[task.name] = prepared, plan_runs(prepared, output, args.path, options, config, args.train_flags)
     if args.dry_run:
         for run in itertools.chain.from_iterable(runs for _, runs in plans.values()):
             commands.print_command(run.command)

@@ -133,27 +133,25 @@ def bootstrap_results(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[tupl
         that has a single run, too
     """
     results: dict[tuple[str, str], BootstrapResult] = {}
-    outputs: dict[str, dict[str, tuple[Sequence[str], Settings]]] = {}  # title -> system -> output and settings
-    metrics: dict[str, str] = {}
-    for name, runs in systems.items():
-        if len(runs) == 1:
-            for title, metric_name, output in _scored_outputs(runs[0]):
-                outputs.setdefault(title, {})[name] = output
-                metrics[title] = metric_name
-    for title, of_systems in outputs.items():
-        metric = METRICS[metrics[title]]
-        _, first = next(iter(of_systems.values()))
-        names = [name for name, (_, settings) in of_systems.items() if settings == first]
-        tests = paired_bootstrap([[metric.sentence_statistics(*of_systems[name])] for name in names])
-        if names[0] != next(iter(systems)):
+    scored = {name: _scored_outputs(runs[0]) for name, runs in systems.items() if len(runs) == 1}
+    for title in dict.fromkeys(title for outputs in scored.values() for title in outputs):
+        of_systems = {name: outputs[title] for name, outputs in scored.items() if title in outputs}
+        metric, _, first = next(iter(of_systems.values()))
+        statistics = {
+            name: [METRICS[metric].sentence_statistics(hypotheses, settings)]
+            for name, (_, hypotheses, settings) in of_systems.items()
+            if settings == first
+        }
+        tests = paired_bootstrap(list(statistics.values()))
+        if next(iter(statistics)) != next(iter(systems)):
             tests = [replace(test, difference=None) for test in tests]
-        results |= {(name, title): test for name, test in zip(names, tests, strict=True)}
+        results |= {(name, title): test for name, test in zip(statistics, tests, strict=True)}
     return results
 
 
-def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str], Settings]]]:
-    """Return title, metric and output of each score that its recorded command lets us resample."""
-    outputs = []
+def _scored_outputs(run: ReportedRun) -> dict[str, tuple[str, Sequence[str], Settings]]:
+    """Return metric, hypotheses and settings by title, of the scores that their recorded commands let us resample."""
+    outputs: dict[str, tuple[str, Sequence[str], Settings]] = {}
     for entry in run.experiment.get("scores", ()):
         log = run.decode_logs.get(entry["split"])
         try:
@@ -163,10 +161,11 @@ def _scored_outputs(run: ReportedRun) -> list[tuple[str, str, tuple[Sequence[str
             args.generate_log, args.hypotheses = [log], None
             # Folders may have been moved.
             args.references = [run.corpus / path.name for path in args.references or []]
-            (output,) = read_systems(args)
+            ((hypotheses, settings),) = read_systems(args)
         except (UserError, OSError):  # a log that was cut off, or a corpus that is gone, has no interval
             continue
-        outputs += [(title, args.metric[0], output) for title in entry["titles"] if title in run.scores]
+        output = args.metric[0], hypotheses, settings
+        outputs |= {title: output for title in entry["titles"] if title in run.scores}
     return outputs
 
 

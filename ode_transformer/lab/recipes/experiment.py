@@ -128,13 +128,6 @@ class Experiment:
         """The flags among the user's words, which come after all others."""
         return {word.partition("=")[0] for word in self.options.train_flags}
 
-    @property
-    def batch_description(self) -> str:
-        """The batch in words."""
-        batch_flags = {"--max-tokens", "--update-freq", "--batch-size"}
-        overridden = batch_flags & self._users_flags
-        return f"batches as {', '.join(sorted(overridden))} after -- makes them" if overridden else str(self.batch)
-
     def train_layers(self) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the flags of fairseq-train by their source; a later source replaces what an earlier one says.
 
@@ -234,7 +227,9 @@ class Experiment:
     def description(self) -> str:
         """Model, batch and machine in words; parameters are counted once the data are prepared."""
         sizes = self.data.dictionary_sizes() if self.data.is_prepared() else ()
-        return f"{self.model_description(sizes)}\n{self.batch_description}; {self.machine}"
+        overridden = ", ".join(sorted({"--max-tokens", "--update-freq", "--batch-size"} & self._users_flags))
+        batch = f"batches as {overridden} after -- makes them" if overridden else self.batch
+        return f"{self.model_description(sizes)}\n{batch}; {self.machine}"
 
     def training_progress(self) -> training.TrainingProgress:
         """Return the progress of the training, which counts the minutes before it was stopped."""

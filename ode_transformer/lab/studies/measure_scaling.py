@@ -63,14 +63,14 @@ def training_data(args: argparse.Namespace) -> TrainingData:
     return TrainingData(data.binary, data.prepared_jobs().digest, data.language_flags() | recipe.train)
 
 
-def validation_loss(checkpoint: Path, data: Path, max_tokens: int = 4000) -> float:
+def validation_loss(checkpoint: Path, data: Path) -> float:
     """Return the cross-entropy of a checkpoint on the validation set, in nats per token.
 
     fairseq's log has three decimals, too few for a difference of losses.
     """
     model, _, task = load_trained_model(checkpoint, data)
     valid = Split(model, task, data, "valid", checkpoint)
-    batches = map(valid.sample, valid.batches(None, max_tokens))
+    batches = map(valid.sample, valid.batches(None, 4000))
     return cross_entropy(
         predict_tokens(model.cuda() if torch.cuda.is_available() else model, batches, task.target_dictionary.pad())
     )
