@@ -9,7 +9,7 @@ import pytest
 from commands_for_tests import COMMANDS, ENVIRONMENT, PAIRS, SMALL, USER_DIR
 from recorded_commands import BLOCK, ROOT
 
-SHORTER = {"--symbols 6000": "--symbols 200", "--max-epoch 3": f"--max-epoch 2 {' '.join(map(str, SMALL))}"}
+SHORTER = {"--symbols 6000": "--symbols 200", "--max-epoch 2": f"--max-epoch 2 {' '.join(map(str, SMALL))}"}
 REFUSED = "! ode-transformer translate --path checkpoints/checkpoint_best.pt 2> refused\n"  # it needs DATA
 
 
