@@ -39,7 +39,7 @@ from ode_transformer.decoding.beam_search import BeamSearch
 from ode_transformer.decoding.recorded_search import RecordedSearches
 from ode_transformer.models.adam import FusedAdamConfig
 from ode_transformer.models.criteria import LabelSmoothedCrossEntropyCriterion as FusedCriterion
-from ode_transformer.models.model_from_options import build_from_options, count_operations
+from ode_transformer.models.model_from_options import build_from_options, count_operations, numbered_dictionary
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -247,9 +247,11 @@ class MeasuredSystem:
         return seconds_between("train", begin, end) | seconds_between("update", middle, end)
 
     def operations(self) -> int:
-        """Return the floating-point operations of the matrix products in forward and backward pass."""
+        """Return the floating-point operations of the matrix products in forward and backward pass, without padding."""
         self.model.train()
+        self.criterion.cuda_graphs = False
         count = count_operations(lambda: self.loss().backward())
+        self.criterion.cuda_graphs = self.recorded
         self.model.zero_grad(set_to_none=True)
         return count
 
@@ -351,4 +353,67 @@ class CTranslate2System(MeasuredSystem):
         results = self.translator.translate_batch(self.sources, beam_size=self.setting.beam, **lengths)
         end = self.clocks()
         assert {len(result.hypotheses[0]) for result in results} == {length}
+        return seconds_between("decode", begin, end)
+
+
+class MarianSystem(MeasuredSystem):
+    """Marian of Hugging Face's transformers, with PyTorch's autocast and fused AdamW; it needs the extra huggingface.
+
+    :param options: options of its configuration
+    """
+
+    def __init__(self, options: dict[str, Any], setting: Setting) -> None:
+        from transformers import MarianConfig, MarianMTModel
+
+        torch.manual_seed(setting.seed)
+        self.setting, self.recorded, self.criterion = setting, False, SimpleNamespace()
+        dictionary = numbered_dictionary(setting.vocabulary)
+        self.pad, eos = dictionary.pad(), dictionary.eos()
+        options = options | {"vocab_size": setting.vocabulary, "d_model": setting.dim, "dropout": 0.1}
+        options |= {"attention_dropout": 0.1, "activation_dropout": 0.1, "decoder_layers": setting.decoder_layers}
+        for stack in ("encoder", "decoder"):
+            options |= {f"{stack}_ffn_dim": setting.ffn, f"{stack}_attention_heads": setting.heads}
+        symbols = {"pad_token_id": self.pad, "eos_token_id": eos, "decoder_start_token_id": eos}
+        model: Any = MarianMTModel(MarianConfig(**options, **symbols, forced_eos_token_id=None))
+        self.model = model.to(setting.device)
+        self.batch = make_batch(setting, dictionary)
+        self.adamw = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        self.scaler = torch.amp.GradScaler(setting.device, enabled=setting.precision == "fp16")
+
+    def loss(self) -> Tensor:
+        """Return the loss summed over the batch, in float32."""
+        inputs, target = self.batch["net_input"], self.batch["target"]
+        source, half = inputs["src_tokens"], self.setting.precision != "fp32"
+        with torch.autocast(self.setting.device, DTYPES[self.setting.precision], enabled=half):
+            output = self.model(source, source.ne(self.pad).long(), inputs["prev_output_tokens"])
+        rows = output.logits.float().flatten(0, 1)
+        return F.cross_entropy(rows, target.flatten(), ignore_index=self.pad, label_smoothing=0.1, reduction="sum")
+
+    def train_step(self) -> dict[str, float]:
+        """Take one training step; return the seconds of the step and of its update."""
+        self.model.train()
+        begin = self.clocks()
+        self.scaler.scale(self.loss() / self.batch["ntokens"]).backward()
+        middle = self.clocks()
+        self.scaler.step(self.adamw)
+        self.scaler.update()
+        self.adamw.zero_grad()
+        end = self.clocks()
+        return seconds_between("train", begin, end) | seconds_between("update", middle, end)
+
+    def prepare_to_decode(self) -> None:
+        """Convert the model to the precision of decoding."""
+        self.model.eval().to(DTYPES[self.setting.precision])
+
+    def decode(self) -> dict[str, float]:
+        """Translate the sources of the batch; return the seconds."""
+        source, length = self.batch["net_input"]["src_tokens"], self.setting.target_length
+        lengths = {"min_new_tokens": length, "max_new_tokens": length}
+        begin = self.clocks()
+        mask = source.ne(self.pad).long()
+        output = self.model.generate(
+            source, attention_mask=mask, num_beams=self.setting.beam, do_sample=False, **lengths
+        )
+        end = self.clocks()
+        assert output.size(1) == 1 + length
         return seconds_between("decode", begin, end)

@@ -18,6 +18,7 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
     """
     titles = [
         *("system", "parameters", "training step, 10⁹ operations", "ms", "of it Adam, ms", "target tokens/s"),
+        "10¹² operations/s",
         *("held for backward, MiB", "peak, MiB", "decoding, ms", "sentences/s"),
         *("training step, CPU ms", "decoding, CPU ms", "kernels of both passes"),
     ]
@@ -26,6 +27,7 @@ def system_table(results: dict[str, dict[str, Any]], sentences: int, target_toke
         entries = [name, f"{result['parameters'] / 1e6:.1f}M", _number(result.get("operations"), 1e9)]
         entries += [_times(result.get(key)) for key in ("train", "update")]
         entries += [_rate(target_tokens, result.get("train"))]
+        entries += [_rate(result.get("operations", 0), result.get("train") if "operations" in result else None, 1e12)]
         entries += [_number(result.get(key), 2**20) for key in ("held", "peak")]
         entries += [_times(result.get("decode")), _rate(sentences, result.get("decode"))]
         entries += [
@@ -55,8 +57,8 @@ def _number(value: float | None, unit: float) -> str:
     return _NOT_MEASURED if value is None else f"{value / unit:,.1f}"
 
 
-def _rate(amount: int, seconds: list[float] | None) -> str:
-    return _number(None if seconds is None else amount / median(seconds), 1)
+def _rate(amount: int, seconds: list[float] | None, unit: float = 1.0) -> str:
+    return _number(None if seconds is None else amount / median(seconds), unit)
 
 
 def _times(seconds: list[float] | None) -> str:

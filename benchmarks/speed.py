@@ -24,12 +24,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from measuring import DTYPES, CTranslate2System, MeasuredSystem, Setting, make_batch
+from measuring import DTYPES, CTranslate2System, MarianSystem, MeasuredSystem, Setting, make_batch
 from reporting import comparison_table, system_table
 from systems import COMPARISONS, MEASURES, PER_OPERATION, PRESETS, SIZES, SYSTEMS
 
@@ -52,7 +53,11 @@ def measure_systems(
 
     def build(name: str) -> MeasuredSystem:
         chosen = SYSTEMS[name]
-        system = MeasuredSystem(chosen.arch, chosen.options, setting, chosen.fused, chosen.graphs, chosen.recorded)
+        system: MeasuredSystem
+        if chosen.arch == "marian":
+            system = MarianSystem(chosen.options, setting)
+        else:
+            system = MeasuredSystem(chosen.arch, chosen.options, setting, chosen.fused, chosen.graphs, chosen.recorded)
         if chosen.export is not None:
             system = CTranslate2System(chosen.arch, chosen.options, setting, chosen.export)
         results[name]["parameters"] = system.parameters
@@ -71,8 +76,7 @@ def measure_systems(
     }
     built = {name: build(name) for name in results if any(name in turn for turn in turns.values())}
     for name in turns.get("train", ()):
-        if not SYSTEMS[name].recorded:
-            results[name]["operations"] = built[name].operations()
+        results[name]["operations"] = built[name].operations()
     for kind, turn in turns.items():
         for name in turn if kind == "decode" else ():
             built[name].prepare_to_decode()
@@ -161,6 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     args = read_options(argv)
     systems = [name for name in SYSTEMS if name in args.systems and {*SYSTEMS[name].measures} & {*args.what}]
+    if find_spec("transformers") is None:
+        systems = [name for name in systems if SYSTEMS[name].arch != "marian"]
     setting = Setting(**{field.name: getattr(args, field.name) for field in fields(Setting)})
     torch.set_num_threads(args.threads)
     cpu = setting.device == "cpu"

@@ -81,6 +81,7 @@ SYSTEMS: dict[str, System] = {
         f"{name}-6-graphs": replace(_ode_transformer(6, name), measures=("decode",), graphs=True)
         for name in ("euler", "rk2", "rk4")
     },
+    "marian-6": System("marian", {"encoder_layers": 6}, ("train", "decode"), fused=False),
     "dlstm-6": System("dlstm", {"encoder_layers": 6}),
     # What CTranslate2 can express: without DLCL.
     "ones-6": System("ode_transformer_ones", {"encoder_layers": 6}, ("decode",)),
@@ -98,13 +99,21 @@ COMPARISONS = {
         *("rk2-3/fairseq-3", "euler-6/fairseq-6", "euler-6-plain/fairseq-6", "euler-6/euler-6-unfused"),
         *("rk2-6/fairseq-12", "rk2-gate-6/fairseq-12", "rk4-6/fairseq-24", "euler-24/fairseq-24"),
         *("euler-6-recorded/fairseq-6", "rk2-6-recorded/fairseq-12", "rk4-6-recorded/fairseq-24"),
-        *("euler-6-recorded/euler-6", "rk2-6/euler-6", "rk2-6/euler-12", "rk2-gate-6/euler-12", "rk4-6/euler-24"),
+        *(
+            "euler-6-recorded/marian-6",
+            "marian-6/fairseq-6",
+            "euler-6-recorded/euler-6",
+            "rk2-6/euler-6",
+            "rk2-6/euler-12",
+            "rk2-gate-6/euler-12",
+            "rk4-6/euler-24",
+        ),
         *("rk4-6-recompute/rk4-6", "dlstm-6/euler-6-plain", "reformer-fast-5/fairseq-6"),
         *(f"{name}-6/euler-6-plain" for name in _STEPS),
     ),
     "decode": (
         *("euler-6/fairseq-6", "rk2-6/fairseq-6", "rk4-6/fairseq-6", "ones-6/fairseq-6", "rk2-6/euler-6"),
-        *("euler-6-graphs/fairseq-6", "rk2-6-graphs/fairseq-6", "rk4-6-graphs/fairseq-6"),
+        *("marian-6/fairseq-6", "euler-6-graphs/fairseq-6", "rk2-6-graphs/fairseq-6", "rk4-6-graphs/fairseq-6"),
         *("rk4-6/euler-6", "rk2-gate-6-int8/rk2-gate-6", "ones-6-ctranslate2/fairseq-6", "dlstm-6/euler-6-plain"),
         *("ones-6-ctranslate2-int8/fairseq-6", "reformer-fast-5/fairseq-6", "reformer-base-7/fairseq-6"),
     ),

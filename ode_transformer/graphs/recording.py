@@ -1,7 +1,7 @@
 """A forward and a backward pass recorded as two CUDA graphs, which replay both without Python."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -74,12 +74,8 @@ class CUDARecorder:
                 compute()[0].backward()
             torch.cuda.current_stream().wait_stream(self.stream)
             attach_gradients()
-            recording = CUDARecording(compute, self.pool, self.stream)
-        except RuntimeError:
-            # A recording that fails leaves a generator that believes it is still being recorded.
-            generator = torch.cuda.default_generators[torch.cuda.current_device()]
-            generator.graphsafe_set_state(torch.Generator(generator.device).graphsafe_get_state())
-            raise
+            with self._repair():
+                recording = CUDARecording(compute, self.pool, self.stream)
         finally:
             torch.cuda.set_rng_state(state)
         torch.cuda.empty_cache()
@@ -89,9 +85,28 @@ class CUDARecorder:
     def record_inference(self, compute: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
         # A server has other threads.
-        with recording(), torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
+        settings: dict[str, Any] = {"pool": self.pool, "stream": self.stream, "capture_error_mode": "thread_local"}
+        with self._repair(), recording(), torch.cuda.graph(graph, **settings):
             compute()
         return graph.replay
+
+    @contextmanager
+    def _repair(self) -> Iterator[None]:
+        """Undo what PyTorch leaves of a recording that CUDA refuses.
+
+        Its stream is current, its pool hands out memory, which keeps PyTorch from freeing any, and the generator of
+        random numbers believes it is still being recorded.
+        """
+        current = torch.cuda.current_stream()
+        try:
+            yield
+        except RuntimeError:
+            torch.cuda.set_stream(current)
+            with suppress(RuntimeError):  # of a recording that ended before it failed
+                torch._C._cuda_endAllocateToPool(current.device_index, self.pool)
+            generator = torch.cuda.default_generators[current.device_index]
+            generator.graphsafe_set_state(torch.Generator(generator.device).graphsafe_get_state())
+            raise
 
     def free_bytes(self) -> int:
         return torch.cuda.mem_get_info()[0]

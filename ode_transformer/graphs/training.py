@@ -67,7 +67,7 @@ class RecordedTraining:
 
     def recordable(self, net_input: Mapping[str, Tensor]) -> bool:
         """Tell whether a batch is one of training, has no input beyond the known ones, and is seen by no hook."""
-        hooks = (hook for hooks in self.hooks for hook in hooks.values())
+        hooks = (hook for hooks in filter(None, self.hooks) for hook in hooks.values())
         hooked = any(not getattr(hook, "only_in_evaluation", False) for hook in hooks)
         return self.model.training and torch.is_grad_enabled() and net_input.keys() <= KNOWN_INPUTS and not hooked
 

@@ -30,6 +30,7 @@ from ode_transformer.models.depth_options import (
 )
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.flags import depth_defaults
+from ode_transformer.models.module_lists import ModuleLists
 from ode_transformer.nn import LSTM
 
 SEGMENTS = 2
@@ -83,7 +84,7 @@ UNSUPPORTED_BERT_OPTIONS = {
 
 
 @register_model("ode_bert")
-class ODEBertModel(RobertaModel):
+class ODEBertModel(ModuleLists, RobertaModel):
     """RoBERTa's interface around an encoder whose layers are vector fields, stepped by a numerical scheme."""
 
     stacks = ("encoder",)

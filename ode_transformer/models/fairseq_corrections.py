@@ -251,10 +251,17 @@ def _read_checkpoint(
 
 @_replace(EMA, "_step_internal")
 def _average_shared_once(original: Function, average: EMA, model: Any, updates: int | None = None) -> None:
-    """Move ``--store-ema``'s average by one step for each matrix; fairseq takes one for each of its names."""
-    names = {tensor.data_ptr(): name for name, tensor in average.model.state_dict().items()}.values()
-    unique = {name: tensor for name, tensor in model.state_dict().items() if name in names}
-    original(average, SimpleNamespace(state_dict=lambda: unique), updates)
+    """Move ``--store-ema``'s average by one step for each matrix; fairseq takes one for each of its names.
+
+    All matrices move together, where fairseq gives a GPU three operations for each.
+    """
+    state, averages = model.state_dict(), average.model.state_dict()
+    names = {tensor.data_ptr(): name for name, tensor in averages.items() if "version" not in name}.values()
+    moved = [(average.fp32_params or averages)[name] for name in names]
+    torch._foreach_mul_(moved, average.decay)
+    torch._foreach_add_(moved, [state[name] for name in names], alpha=1 - average.decay)
+    if average.fp32_params:
+        torch._foreach_copy_([averages[name] for name in names], moved)
 
 
 @_replace(iterators.BufferedIterator, "_create_consumer")

@@ -22,6 +22,7 @@ from ode_transformer.models.architectures import (
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_task, read_model_options
+from ode_transformer.models.module_lists import ModuleLists
 
 # Options that our language models do not implement, with the value that means "off".
 UNSUPPORTED_LM_OPTIONS = {
@@ -34,7 +35,7 @@ UNSUPPORTED_LM_OPTIONS = {
 
 
 @register_model("ode_transformer_lm")
-class ODELanguageModel(SafeFromPretrained, FairseqLanguageModel):
+class ODELanguageModel(SafeFromPretrained, ModuleLists, FairseqLanguageModel):
     """A decoder whose layers are vector fields, stepped by a numerical scheme."""
 
     stacks = ("decoder",)

@@ -27,12 +27,13 @@ from ode_transformer.models.depth_options import (
     read_model_options,
 )
 from ode_transformer.models.encoder import ODETransformerEncoder
+from ode_transformer.models.module_lists import ModuleLists
 from ode_transformer.models.sample_log import log_samples
 from ode_transformer.nn import LSTM, STACKS
 
 
 @register_model("ode_transformer")
-class ODETransformerModel(SafeFromPretrained, TransformerModel):
+class ODETransformerModel(SafeFromPretrained, ModuleLists, TransformerModel):
     """Encoder and decoder whose layers are vector fields, stepped by a numerical scheme."""
 
     stacks = STACKS

@@ -98,7 +98,7 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
     printed = capsys.readouterr().out
     record = json.loads(path.read_text(encoding="utf-8"))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("|")]
-    first = {row[0]: row for row in rows if len(row) == 13}
+    first = {row[0]: row for row in rows if len(row) == 14}
     results = record["results"]
     assert list(results) == names
     for name, result in results.items():
@@ -106,7 +106,8 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
         assert first[name][2] == f"{result['operations'] / 1e9:,.1f}"
         assert first[name][3].startswith(f"{1000 * median(result['train']):.0f} (")
         assert first[name][5] == f"{record['target_tokens'] / median(result['train']):,.1f}"
-        assert first[name][6:8] == [f"{result[key] / 2**20:,.1f}" for key in ("held", "peak")]
+        assert first[name][6] == f"{result['operations'] / median(result['train']) / 1e12:,.1f}"
+        assert first[name][7:9] == [f"{result[key] / 2**20:,.1f}" for key in ("held", "peak")]
     assert results["rk4-6-recompute"]["held"] < results["rk4-6"]["held"] / 2
 
     comparisons = {(row["measure"], row["name"]): row for row in record["comparisons"]}

@@ -15,6 +15,7 @@ from models_for_tests import SMALL, batch, build_model, perturb, split_projectio
 from ode_transformer.checkpoints.averaging import average_checkpoints
 from ode_transformer.checkpoints.parameters import upgrade_checkpoint
 from ode_transformer.checkpoints.reading import load_checkpoint
+from ode_transformer.decoding.teacher_forcing import log_probabilities
 
 
 @pytest.mark.parametrize(
@@ -125,13 +126,14 @@ def test_fairseq_reads_what_we_read(tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_no_pass_moves_a_parameter() -> None:
-    """Training, validation and search read a parameter where it stands, as a recorded graph does."""
+    """Training, validation, search and the pass of an export read a parameter where it stands, as a graph does."""
     model = build_model("ode_transformer_rk2", **SMALL)
     source, target = batch([6, 9]), teacher_forced(batch([5, 7], seed=1))
     places = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
     for training in (True, False):
         with torch.set_grad_enabled(training):
             model.train(training)(source, source.ne(1).sum(1), target)
+    log_probabilities(model, {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": target})
     state: dict[str, Any] = {}
     encoder_out = model.encoder(source, None)
     for length in (1, 2):

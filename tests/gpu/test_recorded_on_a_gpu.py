@@ -53,10 +53,13 @@ def test_what_is_computed_again_is_recorded_without_dropout(name: str) -> None:
     torch.testing.assert_close(losses[-1][0], losses[0][0])
 
 
-def test_random_numbers_survive_a_recording_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> None:
-        with torch.cuda.graph(torch.cuda.CUDAGraph()):
-            torch.rand(3, device="cuda")
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_training_survives_a_recording_that_fails(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Any, pool: Any, stream: torch.cuda.Stream) -> None:
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), pool, stream, capture_error_mode="thread_local"):
+            numbers = torch.rand(3, device="cuda")
+            if refused:
+                numbers.tolist()  # a look at the GPU, which ends the recording
             raise RuntimeError("CUDA out of memory")
 
     monkeypatch.setattr(recording, "CUDARecording", fail)
@@ -69,6 +72,7 @@ def test_random_numbers_survive_a_recording_that_fails(monkeypatch: pytest.Monke
         losses.append(loss)
         assert not log["graph_replays"]
     assert losses[0] == losses[1] == losses[2]
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
 def test_an_update_of_the_base_models_size_is_at_most_eight_launches() -> None:

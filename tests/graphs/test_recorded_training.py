@@ -60,7 +60,10 @@ def test_a_recorded_step_looks_at_no_value(name: str, monkeypatch: pytest.Monkey
     criterion = build_criterion(options["arch"])
     inputs = {key: x.to("meta") for key, x in criterion.inputs(sample_for(options["arch"], 0)).items()}
     with recording(), OneDevice():
-        criterion.step(model, inputs)[0].backward()
+        loss, results = criterion.step(model, inputs)
+        loss.backward()
+    assert {x.device.type for x in (loss, *results.values())} == {"meta"}
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def replays(criterion: Any, model: Any, sample: dict[str, Any], times: int = 3, reduce: bool = True) -> int:

@@ -263,9 +263,21 @@ def test_a_matrix_of_two_names_is_averaged_once(pinned: Callable[[Any, str], Non
         ema.step(layers)
         return float(ema.model[1].weight.detach())
 
-    assert average() == pytest.approx(0.1)
+    def averages(fp32: bool) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)).half()
+        ema = EMA(layers, EMAConfig(store_ema=True, ema_decay=0.9, ema_fp32=fp32))
+        for _ in range(3):
+            torch.nn.init.normal_(layers[0].weight)
+            ema.step(layers)
+        return [*ema.model.parameters(), *ema.fp32_params.values()]
+
+    ours = average(), averages(False), averages(True)
     pinned(EMA, "_step_internal")
+    assert ours[0] == pytest.approx(0.1)
     assert average() == pytest.approx(0.19)
+    for own, fp32 in zip(ours[1:], (False, True), strict=True):
+        torch.testing.assert_close(own, averages(fp32), rtol=0, atol=1e-3)
 
 
 def test_batches_are_not_loaded_while_python_ends(pinned: Callable[[Any, str], None]) -> None:

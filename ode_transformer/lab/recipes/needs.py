@@ -1,16 +1,52 @@
 """Disk and time that trainings will need, estimated from their models and numbers of updates."""
 
+import math
 import shutil
 from collections.abc import Sequence
+from functools import cache
 
 from fairseq.models import BaseFairseqModel
 
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH, count_forward_operations, meta_model
+from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
-# Operations in a second of training the base size in FP16 on an H100: docs/results/speed_gpu.json, euler-6.
-GPU_SPEED = 33e12
 DEFAULT_DICTIONARY = 32_000  # entries, where the recipe says nothing of them
+
+
+class GPUSpeed(YamlSection):
+    """An entry of ``configs/gpu_speed.yaml``, which explains them."""
+
+    width: int
+    tokens: int
+    operations: float
+    speed: float
+
+
+class GPUSpeeds(YamlSection):
+    """The file ``configs/gpu_speed.yaml``."""
+
+    speeds: list[GPUSpeed]
+
+
+@cache
+def gpu_speeds() -> list[GPUSpeed]:
+    """Read ``configs/gpu_speed.yaml``."""
+    return read_yaml(CONFIGS / "gpu_speed.yaml", GPUSpeeds).speeds
+
+
+def training_hours(experiment: Experiment, model: BaseFairseqModel) -> float:
+    """Estimate the hours of a training of known length on its GPUs, from the measurement that is nearest in size."""
+    settings, batch = experiment.train_settings, experiment.batch
+    size = getattr(settings, "encoder_embed_dim", None) or settings.decoder_embed_dim, batch.max_tokens
+
+    def distance(entry: GPUSpeed) -> list[float]:
+        return [abs(math.log(own / its)) for own, its in zip(size, (entry.width, entry.tokens), strict=True)]
+
+    nearest = min(gpu_speeds(), key=distance)
+    operations = count_forward_operations(model.to_empty(device="cpu")) / SENTENCE_LENGTH
+    speed = nearest.speed * nearest.operations / operations
+    return batch.tokens * (experiment.last_update() or 0) / (speed * batch.processes) / 3600
 
 
 def model_of(experiment: Experiment) -> BaseFairseqModel:
@@ -34,10 +70,8 @@ def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
         models += len(experiments) * 4 * parameters
         if first.options.minutes:
             hours += len(experiments) * first.options.minutes / 60
-        elif first.machine.gpus and (updates := first.last_update()):
-            token = count_forward_operations(model.to_empty(device="cpu")) / SENTENCE_LENGTH
-            training = 3 * token * first.batch.tokens * updates  # backward counts twice
-            hours += len(experiments) * training / (GPU_SPEED * first.machine.processes) / 3600
+        elif first.machine.gpus and first.last_update():
+            hours += len(experiments) * training_hours(first, model)
         else:
             untimed += len(experiments)
     output = next(folder for folder in systems[0][0].folder.absolute().parents if folder.exists())
@@ -45,7 +79,7 @@ def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
     needed, free, least = (_rounded(size / 1e9) for size in sizes)
     fewer = f"; with --model-only about {least} GB" if least != needed else ""
     disk = f"disk: about {needed} GB of checkpoints; {free} GB are free{fewer}"
-    speed = " if a GPU is as fast as an H100 (docs/results/speed.md)" if systems[0][0].machine.gpus else ""
+    speed = " on GPUs as fast as an H100, less with CUDA graphs (docs/results/speed.md)" if first.machine.gpus else ""
     unknown = f"; without {untimed} of the trainings, whose time is unknown" if untimed else ""
     return f"{disk}\ntime: about {_rounded(hours)} hours{speed}{unknown}" if hours else disk
 

@@ -7,7 +7,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import CONFIGS, find_config
 
 PRECISIONS = ("fp32", "fp16", "bf16")
-OTHER_FILES = ("sources", "glue")  # files of other kinds in the folder of the recipes
+OTHER_FILES = ("sources", "glue", "gpu_speed")  # files of other kinds in the folder of the recipes
 
 
 def recipe_names() -> list[str]:

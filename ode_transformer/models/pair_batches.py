@@ -1,0 +1,81 @@
+"""Batches of sentence pairs that are read and padded at once, where fairseq copies sentence by sentence.
+
+PyTorch's loader hands all numbers of a batch to ``__getitems__`` of a data set that has it, which fairseq's has not.
+The batches are those of fairseq. Data that change while they are read, as by ``--truncate-source``, are left to it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.data import LanguagePairDataset, language_pair_dataset
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+from torch import Tensor
+
+_CHANGES = ("append_eos_to_target", "append_bos", "remove_eos_from_source", "align_dataset", "constraints")
+_collate = language_pair_dataset.collate
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Numbers of the pairs of a batch, and their binarised texts."""
+
+    numbers: np.ndarray
+    source: MMapIndexedDataset
+    target: MMapIndexedDataset
+
+
+def get_pairs(pairs: LanguagePairDataset, numbers: Sequence[int]) -> PairBatch | list[Any]:
+    """Return the pairs with these numbers for :func:`collate`."""
+    texts = pairs.src, pairs.tgt
+    is_plain = type(pairs) is LanguagePairDataset and {type(text) for text in texts} == {MMapIndexedDataset}
+    if not is_plain or not pairs.input_feeding or any(getattr(pairs, name) for name in _CHANGES):
+        return [pairs[number] for number in numbers]
+    return PairBatch(np.asarray(numbers), *texts)
+
+
+def collate(samples: PairBatch | list[Any], pad_idx: int, eos_idx: int, **options: Any) -> dict[str, Any]:
+    """Return the batch that fairseq's function of this name returns for the pairs."""
+    if not isinstance(samples, PairBatch):
+        batch: dict[str, Any] = _collate(samples, pad_idx, eos_idx, **options)
+        return batch
+    left, multiple = options["left_pad_target"], options["pad_to_multiple"]
+    source = read_padded(samples.source, samples.numbers, pad_idx, options["left_pad_source"], multiple)
+    lengths, order = source.ne(pad_idx).sum(1).sort(descending=True)
+    numbers = samples.numbers[order.numpy()]
+    target = read_padded(samples.target, numbers, pad_idx, left, multiple)
+    previous = read_padded(samples.target, numbers, pad_idx, left, multiple, first=eos_idx)
+    return {
+        "id": torch.from_numpy(numbers),
+        "nsentences": len(numbers),
+        "ntokens": int(target.ne(pad_idx).sum()),
+        "net_input": {"src_tokens": source[order], "src_lengths": lengths, "prev_output_tokens": previous},
+        "target": target,
+    }
+
+
+def read_padded(
+    text: MMapIndexedDataset, numbers: np.ndarray, padding: int, left: bool, multiple: int, first: int | None = None
+) -> Tensor:
+    """Return sentences [B, T] with padding, on the left or on the right, to a multiple in length.
+
+    :param first: symbol before each sentence, which then lacks its last one
+    """
+    index = text._index
+    tokens = np.frombuffer(text._bin_buffer, dtype=index.dtype)
+    starts, sizes = index._pointers[numbers] // tokens.itemsize, index.sizes[numbers]
+    length = -(-int(sizes.max()) // multiple) * multiple
+    places = np.arange(length) - (length - sizes[:, None] if left else 0)
+    inside = (places >= 0) & (places < sizes[:, None])
+    if first is not None:
+        places = places - 1
+    rows = np.where(inside, tokens.take(starts[:, None] + places, mode="clip"), padding)
+    if first is not None:
+        rows[inside & (places < 0)] = first
+    return torch.from_numpy(rows.astype(np.int64))
+
+
+LanguagePairDataset.__getitems__ = get_pairs
+language_pair_dataset.collate = collate
