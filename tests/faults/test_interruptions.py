@@ -226,6 +226,6 @@ def test_the_same_command_continues(case_of: Callable[[str], Case], name: str, f
         assert status == {"kill": -signal.SIGKILL, "interrupt": 130}.get(fault, 2), case.said
         assert "Traceback" not in case.said
         if fault in ("full disk", "file too long"):
-            assert f"{case.results}{os.sep}" in case.said.splitlines()[-1]
+            assert f"{case.results}{os.sep}" in case.said.partition(" error: ")[2]
         assert case.run(resumes=True)[0] == 0, case.said
         assert contents(case.results) == case.files
