@@ -49,7 +49,7 @@ def test_the_log_is_read_and_drawn(run: Path, tmp_path: Path) -> None:
     picture, table = tmp_path / "a.png", tmp_path / "a.csv"
     panel = ("--what", "perplexity", "--by", "epochs", "--output", str(picture), "--csv", str(table))
     assert main(["analyse", "curves", str(run), *panel]) == 0
-    assert (31, 119, 180) in Image.open(picture).convert("RGB").getdata()  # the first curve
+    assert (31, 119, 180) in Image.open(picture).convert("RGB").get_flattened_data()  # the first curve
     rows = list(csv.DictReader(table.open()))
     assert len(rows) == 18
     weights = [float(row["depth/encoder/1/weight_1"]) for row in rows if row["depth/encoder/1/weight_1"]]

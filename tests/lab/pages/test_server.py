@@ -181,6 +181,8 @@ def start(model: Path, *words: object) -> tuple[subprocess.Popen[str], int]:
         list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT
     )
     line = process.stdout.readline()
+    while line.startswith("  importing "):  # on a busy machine
+        line = process.stdout.readline()
     match = re.fullmatch(r"serving \S+ at http://127\.0\.0\.1:(\d+)/  \(Ctrl-C stops\)\n", line)
     assert match, line
     return process, int(match[1])
