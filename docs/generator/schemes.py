@@ -5,6 +5,7 @@ python docs/generate.py
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ode_transformer.lab.recipes.recipe import PublishedResult, read_recipe
 from ode_transformer.lab.studies import find_study
 from ode_transformer.lab.studies.study import read_study
 from ode_transformer.models.architectures import SCHEME_OPTIONS
-from ode_transformer.support.tables import markdown_table, values_by_system
+from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import CONFIGS
 
 RECIPE, SIZE = "wmt14_en_de", "wmt_en_de"
@@ -56,6 +57,16 @@ def published_scores(results: list[PublishedResult]) -> dict[str, str]:
         gain = f" ({score - baseline:+.2f})" if baseline is not None and scheme != "euler" else ""
         texts.setdefault(scheme, f"{score:.2f}{gain}")
     return texts
+
+
+def values_by_system(path: Path, column: str) -> dict[str, list[float]]:
+    """Return the values of a column of a study's CSV file by system, without empty ones."""
+    values: dict[str, list[float]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row[column]:
+                values.setdefault(row["system"], []).append(float(row[column]))
+    return values
 
 
 def our_scores(folder: Path) -> dict[str, str]:

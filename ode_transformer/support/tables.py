@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 _RULES = {"l": "---", "r": "---:"}
 
@@ -28,13 +27,3 @@ def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]], alignme
 
 def _line(entries: Sequence[str]) -> str:
     return "| " + " | ".join(re.sub(r"(?<!\\)[|]", r"\\|", entry) for entry in entries) + " |"
-
-
-def values_by_system(path: Path, column: str) -> dict[str, list[float]]:
-    """Return the values of a column of a study's CSV file by system, without empty ones."""
-    values: dict[str, list[float]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row[column]:
-                values.setdefault(row["system"], []).append(float(row[column]))
-    return values
