@@ -5,7 +5,8 @@
     python benchmarks/before_after.py ../before --size tiny --systems euler-6 --without dropout loss --json parts.json
 
 Each side is a process, which takes its turn in every round. A ratio above 1 is slower than before, or without a part
-slower than with it. Times are CPU seconds of the process, ``memory`` is what a forward pass keeps for the backward one.
+slower than with it. Times are CPU seconds of the process, ``memory`` is what a forward pass keeps for the backward one,
+``peak`` the peak of both.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent.parent
-KINDS = ("train", "decode", "memory")
+KINDS = ("train", "decode", "memory", "peak")
 PARTS = ("dropout", "loss", "attention", "onednn")
 
 
@@ -70,8 +71,8 @@ def work(tree: str, size: str, part: str) -> None:
             system = measuring.MeasuredSystem(SYSTEMS[name].arch, SYSTEMS[name].options, setting, fused=True)
             if kind == "decode":
                 system.prepare_to_decode()
-        if kind == "memory":
-            value: float = system.memory()[0]
+        if kind in ("memory", "peak"):
+            value: float = system.memory()[kind == "peak"]
         else:
             value = (system.train_step() if kind == "train" else system.decode())[f"{kind}_cpu"]
         print(json.dumps(value), file=answers, flush=True)
@@ -115,11 +116,11 @@ def main() -> None:
     comparisons = []
     for name, kind in [(name, kind) for kind in args.what for name in args.systems]:
         values: dict[str, list[float]] = {side: [] for side in sides}
-        for number in range(1 if kind == "memory" else args.rounds + 1):
+        for number in range(1 if kind in ("memory", "peak") else args.rounds + 1):
             order = list(sides) if number % 2 else list(sides)[::-1]
             for side in order:
                 value = measure(side, name, kind, number == 0)
-                if number > 0 or kind == "memory":  # the first step also allocates
+                if number > 0 or kind in ("memory", "peak"):  # the first step also allocates
                     values[side].append(value)
         results[f"{name} {kind}"] = values
         for side in list(sides)[1:]:
