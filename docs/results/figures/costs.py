@@ -19,6 +19,7 @@ from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
 from ode_transformer.lab.recipes.needs import model_of, training_hours
 from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.recipe import load_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.files import write_text
 
@@ -39,7 +40,7 @@ def table_experiments(recipe: str, table: int) -> Iterator[Experiment]:
     for result in published.table_systems(recipe, f"Li et al. 2022, Table {table}", None, ["*"]):
         if result.variant is None and result.arch.startswith("ode_transformer"):
             options = RunOptions(arch=result.arch, train_flags=tuple(commands.flags(result.flags)))
-            chosen = workflow.load_recipe(recipe, options)
+            chosen = load_recipe(recipe, options)
             data = workflow.recipe_data(chosen, recipe, options)
             yield Experiment(chosen, data, Machine(1, "fp16", large_gpus=True), options)
 

@@ -12,6 +12,7 @@ from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
 from ode_transformer.lab.recipes.needs import describe_needs, gpu_speeds
 from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.lab.recipes.recipe import load_recipe
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH, count_forward_operations
 
 
@@ -30,7 +31,7 @@ def test_speeds_are_those_of_the_measurements() -> None:
 def test_hours_by_hand() -> None:
     """65,536 tokens x 50,000 updates on 8 GPUs, each of which makes 73,694 tokens a second of the measured model."""
     options = RunOptions(arch="ode_transformer_euler_wmt_en_de")
-    recipe = workflow.load_recipe("wmt14_en_de", options)
+    recipe = load_recipe("wmt14_en_de", options)
     data = workflow.recipe_data(recipe, "wmt14_en_de", options)
     needs = describe_needs([[Experiment(recipe, data, Machine(8, "fp16"), options)]])
     assert "\ntime: about 1.5 hours on GPUs as fast as an H100" in needs
