@@ -38,7 +38,7 @@ study() { # FLAGS...: in parallel, by MPS where it is installed
   local setting systems
   for setting in increment_no_norm layer_output_no_norm; do
     for systems in Residual,RK4 RK2 'RK2, coefficients 1' 'RK2, gate*'; do
-      ode-transformer study table5_function --setting "$setting" --systems "$systems" --seeds 1 --values 1 --raw "$raw/ptb" "$@" \
+      ode-transformer study table5_function --setting "$setting" --systems "$systems" --seeds 1 --values 1 --raw "$raw" "$@" \
         >"$out/table5-$setting-$systems.log" 2>&1 &
     done
   done
@@ -48,8 +48,8 @@ study() { # FLAGS...: in parallel, by MPS where it is installed
 export -f study
 export raw out
 
-for recipe in multi30k_en_de:multi30k ptb:ptb; do
-  part "prepare_${recipe%:*}" 300 ode-transformer prepare "${recipe%:*}" --raw "$raw/${recipe#*:}"
+for recipe in multi30k_en_de ptb; do
+  part "prepare_$recipe" 300 ode-transformer prepare "$recipe" --raw "$raw"
 done
 part tests 120 python -m pytest -q -n 0 tests/gpu
 if [ -n "$gpu" ]; then
@@ -65,7 +65,7 @@ if [ -n "$gpu" ]; then
   nvidia-cuda-mps-control -d 2>/dev/null
   part table5 180 bash -c study
   echo quit | nvidia-cuda-mps-control 2>/dev/null
-  part reproduce 120 ode-transformer reproduce multi30k_en_de --raw "$raw/multi30k" --minutes 1
+  part reproduce 120 ode-transformer reproduce multi30k_en_de --raw "$raw" --minutes 1
 else
   # shellcheck disable=SC2016  # Python's
   PYTHONPATH=tests/helpers part steps 120 python -c '
@@ -78,6 +78,6 @@ sys.exit(speed.main(sys.argv[1:]))' --what train decode --size tiny --sentences 
     --systems fairseq-6 euler-6 euler-6-recorded euler-6-graphs marian-6
   trainings trainings_tiny 120 --size tiny --cpu --user-dir tests/helpers/graph_stand_in --max-tokens 256 --updates 45 --systems fairseq-6 euler-6-recorded
   part table5 200 bash -c 'study --gpus 0 --dry-run'
-  part reproduce 120 ode-transformer reproduce multi30k_en_de --raw "$raw/multi30k" --gpus 0 --arch ode_transformer_euler_tiny --minutes 0.1
+  part reproduce 120 ode-transformer reproduce multi30k_en_de --raw "$raw" --gpus 0 --arch ode_transformer_euler_tiny --minutes 0.1
 fi
 exit "$failed"
