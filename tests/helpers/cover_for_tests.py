@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Combination = dict[str, Any]
+DRAWS = 60
 
 
-def pairs(combination: Mapping[str, Any]) -> set[frozenset[tuple[str, Any]]]:
-    return {frozenset(pair) for pair in itertools.combinations(combination.items(), 2)}
+def pairs(combination: Combination) -> set[tuple[tuple[str, Any], ...]]:
+    return set(itertools.combinations(combination.items(), 2))
 
 
 def pairwise(axes: Mapping[str, Sequence[Any]], allowed: Callable[[Combination], bool]) -> list[Combination]:
@@ -27,16 +28,13 @@ def pairwise(axes: Mapping[str, Sequence[Any]], allowed: Callable[[Combination],
             n: values[0] if defaults and chance.random() < 0.5 else chance.choice(values) for n, values in axes.items()
         }
 
-    missing = set().union(
-        *({frozenset({(a, x), (b, y)}) for x in axes[a] for y in axes[b]} for a, b in itertools.combinations(axes, 2))
-    )
-    cover = []
-    while missing:
-        wanted = min(missing, key=lambda pair: sorted(map(repr, pair)))
-        drawn = [draw(defaults=bool(number % 2)) | dict(wanted) for number in range(120)]
-        good = [combination for combination in drawn if allowed(combination)]
-        if good:
-            cover.append(max(good, key=lambda combination: len(pairs(combination) & missing)))
-            missing -= pairs(cover[-1])
-        missing.discard(wanted)
+    every = [((a, x), (b, y)) for a, b in itertools.combinations(axes, 2) for x in axes[a] for y in axes[b]]
+    missing, cover = set(every), []
+    for wanted in sorted(every, key=repr):
+        if wanted in missing:
+            drawn = [draw(defaults=bool(number % 2)) | dict(wanted) for number in range(DRAWS)]
+            drawn.sort(key=lambda combination: -len(pairs(combination) & missing))
+            chosen = next(filter(allowed, drawn), {})
+            cover += [chosen] if chosen else []
+            missing -= {wanted} | pairs(chosen)
     return cover

@@ -3,57 +3,11 @@
 from argparse import Namespace
 
 import pytest
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.tasks.language_modeling import LanguageModelingTask
-from fairseq.tasks.masked_lm import MaskedLMTask
-from fairseq.tasks.multilingual_language_modeling import MultilingualLanguageModelingTask
-from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
-from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from fairseq.tasks.sentence_ranking import SentenceRankingTask
 from fairseq.tasks.translation import TranslationTask
 from models_for_tests import small_model
 
-from ode_transformer.models.architectures import SCHEME_OPTIONS
 from ode_transformer.models.depth_options import UNSUPPORTED_OPTIONS, check_task
 from ode_transformer.support.errors import OptionError
-
-SCHEMES = {  # scheme, coefficients, whether layers share them, layer history of the encoder
-    "ones": ("rk2", "ones", False, "none"),
-    "euler": ("euler", "tableau", False, "dlcl"),
-    "rk2": ("rk2", "gate", False, "dlcl"),
-    "rk4": ("rk4", "tableau", False, "dlcl"),
-    "pcformer": ("pcformer4", "ema", True, "none"),
-    "iiet": ("iiet", "tableau", False, "none"),
-    "normalized": ("euler", "tableau", False, "dlcl"),
-}
-
-
-def settings(arch: str, **given) -> Namespace:
-    args = Namespace(**given)
-    for _ in range(2):  # fairseq calls architecture functions more than once
-        ARCH_CONFIG_REGISTRY[arch](args)
-    return args
-
-
-def test_architectures() -> None:
-    """Their sizes are in test_parameter_counts."""
-    assert set(SCHEME_OPTIONS) == set(SCHEMES)
-    for method, expected in SCHEMES.items():
-        args = settings(f"ode_transformer_{method}")
-        options = args.encoder_ode_scheme, args.ode_coefficients, args.ode_share_coefficients
-        assert (*options, args.encoder_layer_history) == expected
-        assert args.ode_normalize_step == (method == "normalized")
-        assert args.decoder_ode_scheme == "euler"
-        assert args.decoder_layer_history == ("none" if method == "ones" else "dlcl")
-        assert args.encoder_normalize_before
-        assert args.decoder_normalize_before
-        assert (args.max_relative_positions, args.word_dropout_prob) == (8, 0.0)
-
-
-def test_the_command_line_comes_first() -> None:
-    args = settings("ode_transformer_rk2_tiny", encoder_ode_scheme="rk4", encoder_layers=9, max_relative_positions=0)
-    assert (args.encoder_ode_scheme, args.encoder_layers, args.max_relative_positions) == ("rk4", 9, 0)
-
 
 ON = {"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "0", "quant_noise_pq": 0.1, "quant_noise_scalar": 0.1,
       "base_layers": 1, "encoder_xformers_att_config": "{}", "decoder_xformers_att_config": "{}"}  # fmt: skip
@@ -95,26 +49,6 @@ def test_what_does_not_go_together_is_refused(options: dict, reason: str) -> Non
     with pytest.raises(OptionError, match=reason) as raised:  # ends fairseq-train with this line and status 1
         small_model(**options)
     assert "\n" not in str(raised.value)
-
-
-TASKS = {
-    "masked_lm": (MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask),
-    "language_modeling": (LanguageModelingTask, MultilingualLanguageModelingTask),
-    "translation": (TranslationTask,),
-}
-
-
-@pytest.mark.parametrize(("arch", "wanted"), [*zip((BERT, LANGUAGE_MODEL, "macaron"), TASKS, strict=True)])
-def test_tasks(arch: str, wanted: str) -> None:
-    args = Namespace(arch=arch, task="this")
-    message = f"--task this does not go with --arch {arch}, which needs --task {wanted}"
-    for kind, classes in TASKS.items():
-        for task in (task_class.__new__(task_class) for task_class in classes):
-            if kind == wanted:
-                check_task(args, task, wanted)
-                continue
-            with pytest.raises(OptionError, match=message):
-                ARCH_MODEL_REGISTRY[arch].build_model(Namespace(**vars(args)), task)
 
 
 @pytest.mark.parametrize("flag", ["fp16", "bf16"])

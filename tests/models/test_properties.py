@@ -190,43 +190,28 @@ def example():
 
 
 @every_choice
-def test_a_row_is_computed_as_if_it_were_alone(parts, example) -> None:
-    """Neither padding, on either side of the source, nor the order of the batch matters."""
+def test_a_position_depends_on_what_it_may_see_alone(parts, example) -> None:
+    """Neither padding on either side, nor other sentences, nor later targets change it; the source does."""
     model, (source, previous) = shared_model(parts), example
-    out, order = run(model, source, previous), [2, 0, 1]
-    torch.testing.assert_close(run(model, source[order], previous[order]), out[order])
-    left = torch.full_like(source, PAD)
+    left, later, other = torch.full_like(source, PAD), previous.clone(), source.clone()
+    for row, length in enumerate(LENGTHS):
+        left[row, -length:] = source[row, :length]
+    later[:, 3:] = torch.where(later[:, 3:] == PAD, PAD, 9)
+    other[:, 0] = 28
+    sources, targets = torch.cat([source, left, source, other]), torch.cat([previous, previous, later, previous])
+    out, of_left, of_later, of_other = run(model, sources, targets).chunk(4)
+    kept = previous.ne(PAD)
     for row, (length, target) in enumerate(zip(LENGTHS, TARGETS, strict=True)):
         alone = run(model, source[row : row + 1, :length], previous[row : row + 1, :target])
         torch.testing.assert_close(out[row, :target], alone[0])
-        left[row, -length:] = source[row, :length]
-    kept = previous.ne(PAD)
-    torch.testing.assert_close(run(model, left, previous)[kept], out[kept])
-
-
-@every_choice
-def test_left_padded_target_gives_the_same(parts) -> None:
-    """fairseq's --left-pad-target: the causal mask alone would let real positions see the padding before them."""
-    model = shared_model(parts)
-    source, previous = batch([4, 4]), teacher_forced(batch([4, 4], seed=2))
-    left = torch.cat([torch.full((2, 2), PAD), previous], dim=1)
-    torch.testing.assert_close(run(model, source, left)[:, 2:], run(model, source, previous))
-
-
-@every_choice
-def test_no_position_attends_to_a_later_target_but_all_to_the_source(parts, example) -> None:
-    model, (source, previous) = shared_model(parts), example
-    out = run(model, source, previous)
-    changed = previous.clone()
-    changed[:, 3:] = torch.where(changed[:, 3:] == PAD, PAD, 9)
-    later = run(model, source, changed)
-    assert torch.equal(out[:, :3], later[:, :3])
-    assert not torch.allclose(out[1, 3], later[1, 3])
-    if isinstance(model, ODELanguageModel):
-        return
-    other_source = source.clone()
-    other_source[:, 0] = 28
-    assert not torch.isclose(run(model, other_source, previous)[:, 0], out[:, 0]).all(-1).any()
+    torch.testing.assert_close(of_left[kept], out[kept])
+    torch.testing.assert_close(of_later[:, :3], out[:, :3])
+    assert not torch.allclose(of_later[1, 3], out[1, 3])
+    # fairseq's --left-pad-target: the causal mask alone would let real positions see the padding before them.
+    padded = torch.cat([torch.full((3, 2), PAD), previous], dim=1)
+    torch.testing.assert_close(run(model, source, padded)[:, 2:][kept], out[kept])
+    if not isinstance(model, ODELanguageModel):
+        assert not torch.isclose(of_other[:, 0], out[:, 0]).all(-1).any()
 
 
 @every_choice

@@ -6,11 +6,7 @@ from recordings import read_recording
 
 from ode_transformer.nn import (
     AttentionChoice,
-    AttentionMask,
-    EncoderCache,
-    KeyValueCache,
     MultiheadAttention,
-    StepMasks,
     attention_mask,
 )
 
@@ -110,23 +106,6 @@ def test_memory_stays_far_below_a_vector_for_each_pair_of_positions(values: bool
     with LargestTensor() as watch:
         attention(x, attention_mask(length, length, x.device, None, True, AttentionChoice(8))).sum().backward()
     assert watch.largest <= max(length * length, dim * dim)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("over_source", [False, True])
-def test_a_step_copies_no_cached_keys_and_values(over_source: bool) -> None:
-    length, rows, choice = 60, 4, AttentionChoice(0 if over_source else 8)
-    attention = MultiheadAttention(64, 8, choice=choice, encoder_dim=64 if over_source else None)
-    x, source = torch.randn(2, rows, 1, 64), torch.randn(2, length, 64)
-    cache, masks = EncoderCache() if over_source else KeyValueCache(), StepMasks(8)
-    if over_source:
-        attention(x[0], AttentionMask(), source, cache)
-    else:
-        cache.write(torch.randn(length - 1, 2, rows, 8, 8))
-    mask = AttentionMask() if over_source else masks.over_target(length, x.device, choice=choice)
-    with LargestTensor() as watch:
-        attention(x[1], mask, source, cache)
-    assert watch.largest <= 3 * rows * 64 + rows * 8 * length < rows * length * 64
 
 
 @pytest.mark.parametrize("side", ["right", "left", "nomask"])

@@ -57,23 +57,6 @@ def test_a_gate_can_start_by_chance_as_released() -> None:
     assert following == following_of_scheme
 
 
-def test_parameter_counts() -> None:
-    counts = {name: sum(p.numel() for p in make(name).parameters()) for name in COEFFICIENTS}
-    each = 2 * (2 * DIM + 1)
-    gates = dict.fromkeys(GATES, 2 * DIM + 1)
-    averages = {"ema": 1, "ema-vector": DIM}
-    assert counts == {
-        "tableau": 0,
-        "ones": 0,
-        "scalar": 2,
-        "vector": 2 * DIM,
-        **averages,
-        **gates,
-        "sigmoid": each,
-        "tanh": each,
-    }
-
-
 @pytest.mark.parametrize("coefficients", list(COEFFICIENTS))
 def test_gradient_identity_of_rk2(coefficients: str) -> None:
     """∂y'/∂y = ½(1 + g), and g for γ = 1; g = (1 + F'(z))(1 + F'(y)), z = y + F(y) (2022, Eqs. 20-24)."""

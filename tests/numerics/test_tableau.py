@@ -38,17 +38,6 @@ def test_measured_order_is_the_stated_one(scheme: ButcherTableau) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "times", "length"), [("repeat", 2, 1), ("repeat4", 4, 1), ("euler2", 2, 1 / 2), ("euler4", 4, 1 / 4)]
-)
-def test_one_layer_in_several_euler_steps(name: str, times: int, length: float) -> None:
-    y = torch.randn(3, dtype=torch.float64)
-    expected = y
-    for _ in range(times):
-        expected = expected + length * torch.sin(expected)
-    torch.testing.assert_close(runge_kutta_step(torch.sin, y, get_tableau(name)), expected)
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"a": ((), (0.5,)), "c": (0.0, 1.0)}, "must have 1 entries that sum to 1.0"),

@@ -46,16 +46,3 @@ def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("runs", RUNS.values(), ids=RUNS)
 def test_which_jobs_run(tmp_path: Path, runs: list[tuple[dict[str, Any], list[str]]]) -> None:
     assert [run(tmp_path, **requests) for requests, _ in runs] == [names for _, names in runs]
-
-
-def test_a_job_whose_result_is_gone_runs_again(tmp_path: Path) -> None:
-    result = tmp_path / "result"
-    assert not Jobs(tmp_path).is_done("a", 1, result)
-    Jobs(tmp_path).run("a", 1, result, result.touch)
-    assert Jobs(tmp_path).is_done("a", 1, result)
-    assert not Jobs(tmp_path).is_done("a", 2, result)
-    result.unlink()
-    assert not Jobs(tmp_path).is_done("a", 1, result)
-    run(tmp_path)
-    result.unlink()
-    assert run(tmp_path) == ["b"]

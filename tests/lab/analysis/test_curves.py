@@ -68,11 +68,6 @@ def test_training_and_validation(tmp_path: Path):
     assert (first.split, first.epoch, first.nll_loss) == ("train", 1, 4.5)
 
 
-def test_minutes_of_a_validation_are_interpolated(tmp_path: Path):
-    log = write(tmp_path / "log", start(), valid(5), train(10, 60), valid(15), train(20, 180), valid(25))
-    assert series(log, "valid") == [(5, 0.5, 4.0), (15, 2.0, 4.0), (25, None, 4.0)]
-
-
 def test_reports_that_a_resumed_run_overtook_are_left_out(tmp_path: Path):
     log = write(
         tmp_path / "log",
@@ -101,15 +96,6 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
         [1.0, 2.0],
         [3.0, 5.0],
     )
-
-
-def test_by_epochs_training_is_the_mean_of_each(tmp_path: Path):
-    last = train(20, 10, 7.0).replace('"update": 0.5', '"update": 1.0')
-    log = write(tmp_path / "log", train(10, 5, 9.0), last, valid(20, 6.0), epoch_end(20, 11))
-    run = LoggedRun("a", log, read_log(log))
-    for split, loss in (("train", 4.5), ("valid", 6.0)):
-        assert curve([run], split, "epochs", lambda point: point.loss)[:2] == ([1.0], [loss])
-    assert curve([run], "train", "updates", lambda point: point.loss)[:2] == ([10, 20], [9.0, 7.0])
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 import gzip
 import hashlib
-import io
 import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,21 +158,6 @@ def test_a_killed_download_goes_on_and_two_processes_do_not_write_one_file(tmp_p
     server.hangs = False
     assert fetch(source(server), data).read_bytes() == CONTENT
     assert server.fetched[1][1].startswith("bytes=")
-
-
-def test_a_copy_in_an_archive_is_taken_last(tmp_path: Path, server: FileServer) -> None:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w:gz") as archive:
-        entry = tarfile.TarInfo("d/a.tgz")
-        entry.size = len(CONTENT)
-        archive.addfile(entry, io.BytesIO(CONTENT))
-    server.files["b.tar.gz"] = data.getvalue()
-    sources = {
-        "a": source(server, "missing", copies=[{"source": "b", "member": "d/a.tgz"}]),
-        "b": source(server, "b.tar.gz", checksum=False, file="b.tar.gz"),
-    }
-    assert obtain_files(["a"], sources, None, tmp_path)["a"].read_bytes() == CONTENT
-    assert [name for name, _ in server.fetched] == ["missing", "b.tar.gz"]
 
 
 def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServer, monkeypatch) -> None:

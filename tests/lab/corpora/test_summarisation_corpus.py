@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 from summarisation_stand_in import SPLITS, pack, write_raw
 
-from ode_transformer.cli import main
 from ode_transformer.lab.corpora.summarisation_corpus import SOURCES, SummarisationCorpus, source_and_target, story_name
 from ode_transformer.lab.recipes.options import find_recipe
 from ode_transformer.lab.recipes.recipe import read_recipe
@@ -84,18 +81,6 @@ def test_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"all_val.txt: [0-9a-f]{40}.story is in none of the archives"):
         SummarisationCorpus().build(raw, tmp_path / "other", 1)
     assert not (tmp_path / "other").exists()
-
-
-def test_the_first_three_sentences_as_on_the_page(raw: dict[str, Path], tmp_path: Path, monkeypatch, capsys) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "summarisation.md").read_text(encoding="utf-8")
-    awk, score = page.partition("## LEAD-3")[2].split("```")[1].splitlines()[2:]
-    read_recipe(find_recipe("cnn_dm")).corpus.build(raw, tmp_path / "corpus", 1)
-    monkeypatch.chdir(tmp_path / "corpus")
-    subprocess.run(["bash", "-c", awk], check=True)
-    sources = [line.split(" . ") for line in read_lines("test.source")]
-    assert read_lines("lead3.txt") == [f"{' . '.join(sentences[:3])} ." for sentences in sources]
-    assert main(shlex.split(score)[1:]) == 0
-    assert "ROUGE-1 " in capsys.readouterr().out
 
 
 def test_neither_packing_nor_workers_change_the_corpus(raw: dict[str, Path], tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 tests/system/test_language_model_run.py has a real run of the last.
 """
 
-import math
 import random
 import re
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from ode_transformer.lab.metrics.translation_scores import (
     bleu,
     chrf,
     german_tokens,
-    length_ratio,
     split_compounds,
 )
 from ode_transformer.support.errors import UserError
@@ -31,22 +29,6 @@ from ode_transformer.support.errors import UserError
 def score(measure, hypotheses: Lines, references: Lines, **more) -> Score:
     (found,) = measure(hypotheses, Settings(references, **more))
     return found
-
-
-def test_tokenised_bleu_by_hand():
-    """As multi-bleu.perl computes it: counts over the corpus, clipped by the reference, no smoothing."""
-    hypotheses = ["the the cat sat on the mat .", "a dog ran"]
-    references = ["the cat sat on the mat in there .", "a dog ran"]
-    # Line 1: "the" is clipped to 2 of 3, "cat sat on mat ." all match: 7 of 8 words. Of its 7 pairs of words
-    # "the the" and "mat ." fail; of 6 triples the first and the last; of 5 quadruples likewise. Line 2 matches:
-    # 3 words, 2 pairs, 1 triple, no quadruple. 11 words against 9 + 3 = 12.
-    precisions = (10 / 11, 7 / 9, 5 / 7, 3 / 5)
-    expected = 100 * math.exp(1 - 12 / 11) * math.prod(precisions) ** 0.25
-    found = score(bleu, hypotheses, references, tokenize="none")
-    assert found.value == pytest.approx(expected)
-    assert found.detail == "90.9/77.8/71.4/60.0, brevity penalty 0.913"
-    assert "eff:no|tok:none|smooth:none|" in found.signature
-    assert length_ratio(hypotheses, Settings(references, tokenize="none")) == 11 / 12
 
 
 def test_several_references_by_hand():
@@ -98,11 +80,7 @@ def test_detokenised_hypotheses_against_text():
     [
         ("我喜欢读书,也喜欢写字。", "我喜欢跑步,也喜欢写字。", "zh"),
         ("私は本を読むのが好きです。", "私は歌を歌うのが好きです。", "char"),  # mecab is not installed
-        ("나는 책을 읽는 것을 좋아합니다.", "나는 노래를 부르는 것을 좋아합니다.", "char"),
         ("ฉันชอบอ่านหนังสือและเขียนจดหมาย", "ฉันชอบร้องเพลงและเขียนจดหมาย", "char"),
-        ("ຂ້ອຍມັກອ່ານປຶ້ມ", "ຂ້ອຍມັກຮ້ອງເພງ", "char"),
-        ("ខ្ញុំចូលចិត្តអានសៀវភៅ", "ខ្ញុំចូលចិត្តច្រៀង", "char"),
-        ("ကျွန်ုပ်စာဖတ်ရတာကြိုက်တယ်", "ကျွန်ုပ်သီချင်းကြိုက်တယ်", "char"),
         ("Я люблю читать книги и газеты .", "Я люблю читать книги и журналы .", "13a"),
         ("The film 花样年华 is old and long.", "The film 花样年华 is new and long.", "13a"),
     ],

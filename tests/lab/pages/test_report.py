@@ -12,14 +12,10 @@ from ode_transformer.cli import main
 from ode_transformer.lab.analysis.depth.coefficients import stage_weights
 from ode_transformer.lab.analysis.examples import SystemOutputs
 from ode_transformer.lab.analysis.one_sentence import word_weights
-from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit
-from ode_transformer.lab.metrics.max_match import max_match
 from ode_transformer.lab.pages.runs import read_folder, read_runs, systems_of
 from ode_transformer.lab.pages.sentences import (
     chosen_numbers,
     compared_sentences,
-    edit_list,
-    edit_pieces,
 )
 
 
@@ -57,20 +53,6 @@ def test_a_study_names_its_runs_and_shows_each_once(tmp_path: Path) -> None:
     runs, study = read_runs([("", folder)])
     assert list(systems_of(runs)) == ["a", "b"]
     assert study["title"] == "Toy"
-
-
-def test_edits_of_a_correction_are_judged() -> None:
-    gold = (Edit(1, 2, "V", (("goes",),)), Edit(4, 4, "P", ((".",),)))
-    sentence = AnnotatedSentence(("He", "go", "to", "school"), {0: gold})
-    (matched,) = max_match(["He goes to the school"], [sentence])
-    assert edit_pieces(matched) == [
-        *[("equal", "He"), ("missing", "go"), ("added", "goes"), ("equal", "to"), ("added", "the")],
-        ("equal", "school"),
-    ]
-    assert edit_list(matched) == [("right", "go → goes"), ("wrong", "∅ → the"), ("missed", "∅ → .")]
-    gold = (Edit(1, 1, "P", (("x",),)), Edit(1, 1, "P", (("y",),)))  # two insertions at one position
-    (matched,) = max_match(["a x b"], [AnnotatedSentence(("a", "b"), {0: gold})])
-    assert edit_list(matched) == [("right", "∅ → x"), ("missed", "∅ → y")]
 
 
 OUTPUTS = SystemOutputs(

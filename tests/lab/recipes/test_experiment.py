@@ -176,14 +176,6 @@ def test_another_recipe_or_other_data_are_another_training(train, tmp_path: Path
     assert record.read_text() == "that of the other training"
 
 
-def test_further_machines_leave_the_record_to_the_first(train, tmp_path: Path) -> None:
-    second = Machine(8, "fp16", 2, 1, "host:1")
-    command = train(machine=second)
-    assert command[-1] == "train.node1.log"
-    assert not list(tmp_path.rglob("manifest.jsonl"))
-    assert train(machine=replace(second, rank=0))[-1] == "train.log"
-
-
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Experiment, list[str]]:
     """A trained run, with stand-ins for all commands, and the names of those that ran since."""
@@ -235,7 +227,6 @@ def test_scores_are_written_by_name(trained: tuple[Experiment, list[str]]) -> No
 def test_checkpoints_can_be_deleted_once_they_are_averaged(trained, capsys) -> None:
     run, ran = trained
     scores = run_experiment.evaluate(run)
-    commands_of_evaluation = len(ran)
     best, last = (run.checkpoints / f"checkpoint_{name}.pt" for name in ("best", "last"))
 
     def check_that_nothing_runs() -> None:
@@ -250,20 +241,6 @@ def test_checkpoints_can_be_deleted_once_they_are_averaged(trained, capsys) -> N
     run.model_path.unlink()
     check_that_nothing_runs()
     assert "left out" not in capsys.readouterr().out
-
-    other = replace(run, recipe=run.recipe.model_copy(update={"average": Average(last=2)}))
-    assert run_experiment.existing_scores(other) is None
-    assert "left out, " in capsys.readouterr().out
-    run_experiment.train(other)
-    assert ran == []  # another average is no reason to train again
-
-    run.checkpoints.mkdir()
-    best.write_text("new")
-    last.write_text("new")
-    assert run_experiment.existing_scores(run) is None
-    assert "trained but not evaluated as it is now (average)" in capsys.readouterr().out
-    run_experiment.evaluate(run)
-    assert len(ran) == commands_of_evaluation
 
 
 VALIDATION = '2026-01-01 00:00:00 | INFO | valid | {{"epoch": 1, "valid_loss": "{}", "valid_num_updates": "{}"}}\n'

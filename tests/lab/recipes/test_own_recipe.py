@@ -14,9 +14,7 @@ from forked_commands import run_quickly
 from gec_stand_in import m2_text
 
 from ode_transformer.cli import main
-from ode_transformer.support.files import lock_directory
 from ode_transformer.support.generate_log import read_generate_log
-from ode_transformer.support.jobs import Manifest
 
 ROOT = Path(__file__).parents[3]
 SIZES = {"embed-dim": 16, "ffn-embed-dim": 16, "layers": 1, "attention-heads": 2}
@@ -124,34 +122,6 @@ def test_other_kinds_of_text_are_prepared_and_scored_by_their_metrics(
     capsys.readouterr()
     assert main(["reproduce", *own, "--gpus", "0", "--dry-run"]) == 0
     assert f"ode-transformer score --metric {METRICS[kind]}" in capsys.readouterr().out
-
-
-def test_changed_files_are_prepared_again(tmp_path: Path, monkeypatch, capsys) -> None:
-    run_quickly(monkeypatch)
-    path, output = tmp_path / "mine.yaml", tmp_path / "out"
-    assert main(["new", str(path.with_suffix("")), *write_texts("translation", tmp_path)]) == 0
-    words = ["prepare", str(path), "--output", str(output), "--workers", "1"]
-
-    def prepared_lines() -> tuple[int, bool]:
-        capsys.readouterr()
-        assert main(words) == 0
-        skipped = "prepared already" in capsys.readouterr().out
-        return json.loads((output / "mine" / "counts.json").read_text())["train"], skipped
-
-    assert prepared_lines() == (len(PAIRS), False)
-    assert prepared_lines() == (len(PAIRS), True)
-    for side in ("en", "de"):
-        text = tmp_path / f"my.train.{side}"
-        text.write_text("".join(text.read_text(encoding="utf-8").splitlines(keepends=True)[2:]), encoding="utf-8")
-    assert prepared_lines() == (len(PAIRS) - 2, False)
-    description = Manifest(output / "mine").entries()
-    text.write_text("changed\n")
-    with lock_directory(output / "mine", "preparing data"):
-        assert main(words) == 2
-    assert "another process is preparing data here" in capsys.readouterr().err
-    assert Manifest(output / "mine").entries() == description
-    text.unlink()  # what is prepared stays usable without the raw files
-    assert prepared_lines() == (len(PAIRS) - 2, True)
 
 
 def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys) -> None:

@@ -13,7 +13,6 @@ from ast import literal_eval
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -141,29 +140,6 @@ def build(made: Experiment, sizes: tuple[int, int] | None = None) -> BaseFairseq
         if made.recipe.task == "language_modeling":
             return build_model(convert_namespace_to_omegaconf(args).model, task)
         return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
-
-
-# Every class of models with recipes in turn.
-MODELS = ("ode_transformer_rk2_tiny", "macaron_tiny", "dlstm_tiny", "reformer_base_tiny", "transformer_tiny")
-TRANSLATION = [name for name in RECIPES if recipe_of(name).task == "translation"]
-
-
-@pytest.mark.parametrize(("name", "arch"), [*zip(TRANSLATION, cycle(MODELS), strict=False), ("ptb", "transformer_lm")])
-def test_the_model_is_built_with_the_embeddings_that_the_recipe_ties(name: str, arch: str) -> None:
-    model = build(experiment(name, arch))
-    joined, train = recipe_of(name).vocabulary.joined, recipe_of(name).for_arch(arch).train
-    all_shared, tied = train.get("share-all-embeddings", False), train.get("share-decoder-input-output-embed", False)
-    if not hasattr(model, "encoder"):  # a language model
-        assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) == tied
-        return
-    source, target, output = (
-        model.encoder.embed_tokens.weight,
-        model.decoder.embed_tokens.weight,
-        model.decoder.output_projection.weight,
-    )
-    assert (source is target) == all_shared
-    assert (target is output) == (all_shared or tied)
-    assert target.shape[0] == (40 if joined else 50)
 
 
 # The usual preparation of IWSLT'14; of NIST the merges of each side, and characters of Chinese.

