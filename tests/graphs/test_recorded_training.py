@@ -173,24 +173,6 @@ def test_a_training_goes_on_when_memory_ends_while_recording(
     assert [record.message.count("out of memory") for record in caplog.records] == [1]
 
 
-def test_unsuitable_trainings_say_why_once(caplog: pytest.LogCaptureFixture) -> None:
-    sample = sample_for("", 0)
-    for options, arch, reason in (
-        ({"use_bmuf": True}, "ode_transformer_euler", "--use-bmuf"),
-        ({"zero_sharding": "os"}, "ode_transformer_euler", "--zero-sharding"),
-        ({}, "transformer", "models of ode_transformer"),
-    ):
-        caplog.clear()
-        criterion = build_criterion("", cuda_graphs=True, **options)
-        assert not replays(criterion, build_model(arch, **SMALL).train(), sample)
-        assert [reason in record.message for record in caplog.records] == [True]
-    with torch.autocast("cpu", torch.bfloat16):
-        assert not replays(
-            build_criterion("", cuda_graphs=True), build_model("ode_transformer_euler", **SMALL).train(), sample
-        )
-    assert "--amp" in caplog.text
-
-
 def test_shares_are_logged() -> None:
     model = small_model().train()
     criterion, sample = build_criterion("", cuda_graphs=True), sample_for("", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -75,6 +76,16 @@ def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | 
     }
     save_checkpoint(state, directory / "model.pt")
     return directory / "model.pt"
+
+
+class Intruder:
+    """Unpickled without care, it creates the file ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (f"touch '{self.path}'",)
 
 
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:

@@ -23,54 +23,10 @@ COMMANDS = Path(sysconfig.get_path("scripts"))
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": ""}
 
 PAIRS = [
-    ("The dog sleeps under the table.", "Der Hund schläft unter dem Tisch."),
-    ("The cat sleeps on the chair.", "Die Katze schläft auf dem Stuhl."),
-    ("The child reads a long book.", "Das Kind liest ein langes Buch."),
-    ("We drink coffee in the morning.", "Am Morgen trinken wir Kaffee."),
-    ("She drinks tea in the evening.", "Am Abend trinkt sie Tee."),
-    ("My brother lives in a small town.", "Mein Bruder wohnt in einer kleinen Stadt."),
-    ("My sister works in a large school.", "Meine Schwester arbeitet in einer großen Schule."),
-    ("The train arrives at nine.", "Der Zug kommt um neun an."),
-    ("The bus leaves at ten.", "Der Bus fährt um zehn ab."),
-    ("It is raining today.", "Heute regnet es."),
-    ("It was snowing yesterday.", "Gestern schneite es."),
-    ("The sun shines on the lake.", "Die Sonne scheint auf den See."),
-    ("He opens the green door.", "Er öffnet die grüne Tür."),
-    ("She closes the old window.", "Sie schließt das alte Fenster."),
-    ("We are buying bread and cheese.", "Wir kaufen Brot und Käse."),
-    ("They sell apples and pears.", "Sie verkaufen Äpfel und Birnen."),
-    ("I do not know the answer.", "Ich kenne die Antwort nicht."),
-    ("Do you know the way?", "Kennst du den Weg?"),
-    ("Where is the station?", "Wo ist der Bahnhof?"),
-    ("Who wrote this letter?", "Wer hat diesen Brief geschrieben?"),
-    ("The birds sing in the garden.", "Die Vögel singen im Garten."),
-    ("The children play in the park.", "Die Kinder spielen im Park."),
-    ("The mountain is high and cold.", "Der Berg ist hoch und kalt."),
-    ("The river is deep and slow.", "Der Fluss ist tief und langsam."),
-    ("I have lost my key.", "Ich habe meinen Schlüssel verloren."),
-    ("He has found his watch.", "Er hat seine Uhr gefunden."),
-    ("The soup is still too hot.", "Die Suppe ist noch zu heiß."),
-    ("The milk was already cold.", "Die Milch war schon kalt."),
-    ("Tomorrow we travel to the sea.", "Morgen reisen wir ans Meer."),
-    ("Next year they are building a house.", "Nächstes Jahr bauen sie ein Haus."),
-    ("Please speak a little louder.", "Sprich bitte etwas lauter."),
-    ("Please wait at the bridge.", "Warte bitte an der Brücke."),
-    ("The teacher asks a hard question.", "Der Lehrer stellt eine schwere Frage."),
-    ("The doctor has no time today.", "Der Arzt hat heute keine Zeit."),
-    ("A red bicycle stands by the wall.", "Ein rotes Fahrrad steht an der Mauer."),
-    ("The night was dark and quiet.", "Die Nacht war dunkel und still."),
-    ("Our neighbours have three horses.", "Unsere Nachbarn haben drei Pferde."),
-    ("Her grandfather tells good stories.", "Ihr Großvater erzählt gute Geschichten."),
-    ("The market opens on Friday.", "Der Markt öffnet am Freitag."),
-    ("The museum is closed on Monday.", "Das Museum ist am Montag geschlossen."),
-    ("I would like a glass of water.", "Ich möchte ein Glas Wasser."),
-    ("The farmer brings fresh eggs.", "Der Bauer bringt frische Eier."),
-    ("The street is wide and empty.", "Die Straße ist breit und leer."),
-    ("Both students learn German.", "Beide Studenten lernen Deutsch."),
-    ("The old man wears a black hat.", "Der alte Mann trägt einen schwarzen Hut."),
-    ("The young woman paints a boat.", "Die junge Frau malt ein Boot."),
-    ("In winter the lake is frozen.", "Im Winter ist der See gefroren."),
-    ("In summer the days are long.", "Im Sommer sind die Tage lang."),
+    (source, target)
+    for source, target in (
+        line.split("\t") for line in Path(__file__).with_name("pairs.tsv").read_text(encoding="utf-8").splitlines()
+    )
 ]
 
 # Two layers of width 32: a command takes little longer than importing torch.

@@ -1,6 +1,5 @@
 """Small wheels with gettext catalogues."""
 
-import random
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -32,12 +31,3 @@ def make_wheel(
         for name, content in files.items():
             archive.writestr(name, content)
     return path
-
-
-def pronouncing_dictionary(words: int) -> str:
-    """Return a pronouncing dictionary of random words, whose sounds follow from the spelling, letter by letter."""
-    phonemes = "AH0 B D EH1 G IH0 K L M N OW1 P R S T UW0".split()  # noqa: SIM905
-    sounds = dict(zip("abdegiklmnoprstu", phonemes, strict=True))
-    generator = random.Random(0)
-    spellings = {"".join(generator.choices(list(sounds), k=generator.randint(3, 6))) for _ in range(words)}
-    return "".join(f"{word} {' '.join(sounds[letter] for letter in word)}\n" for word in sorted(spellings))

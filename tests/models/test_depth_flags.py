@@ -58,17 +58,10 @@ def test_a_short_flag_is_for_the_stacks_that_use_it_and_a_stacks_own_flag_comes_
             {"encoder_ode_scheme": "leapfrog", "decoder_ode_scheme": "dlstm", "ode_coefficients": "gate"},
             "--ode-coefficients gate: only with a scheme whose stages have weights; pass --ode-coefficients tableau",
         ),
-        (GATE, "--encoder-ode-scheme euler: coefficients 'gate' weigh at least two stages"),
         (
             {**RK2, "ode_share_coefficients": True},
             "--ode-share-coefficients: only with learned coefficients; pass --no",
         ),
-        (
-            {"encoder_ode_scheme": "rk4", "decoder_ode_middle_layers": 2},
-            "--decoder-ode-middle-layers 2: only with a",
-        ),
-        ({"dlstm_hidden": "linear"}, "--dlstm-hidden linear: only with scheme dlstm; pass --dlstm-hidden ffn"),
-        ({"relative_values": True}, "--relative-values: only with a clip distance .* pass --no-relative-values"),
         (
             {"decoder_ode_scheme": "multistep", "decoder_layer_history": "dlcl"},
             "--decoder-layer-history none for a de",

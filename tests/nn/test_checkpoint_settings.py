@@ -76,15 +76,9 @@ PLAIN = "function=increment scope=san+ffn steps=1 stage_parameters=shared splitt
     ("line", "choice", "message"),
     [
         (f"scheme=heun coefficients=gate {PLAIN} gate_sum=stages", DepthChoice("rk2", "gate", gate_sum="stages"), ""),
-        (f"scheme=heun coefficients=gate {PLAIN}", DepthChoice("rk2", "gate", gate_sum="stages"), "gate sum one"),
         (
             f"scheme=dlstm coefficients=tableau {PLAIN} first_cell=learned input=residual",
             DepthChoice("dlstm", lstm=LSTMChoice(merge="residual", first_cell="learned")),
-            "",
-        ),
-        (
-            f"scheme=dlstm coefficients=tableau {PLAIN} first_cell=zero",
-            DepthChoice("dlstm", lstm=LSTMChoice(merge="concat")),
             "",
         ),
         (

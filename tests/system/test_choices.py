@@ -11,7 +11,7 @@ from ode_transformer.checkpoints.reading import load_checkpoint
 
 pytestmark = pytest.mark.slow
 
-# Some of each kind of scheme, coefficients and function; ``learned`` in conftest.py has the plain methods.
+# Some of each kind of scheme, coefficients and function; ``learned`` in conftest.py has the gate.
 ROWS = {
     "recurrences": (
         *("euler", "--encoder-ode-scheme", "iiet", "--encoder-layer-history", "none"),

@@ -102,7 +102,7 @@ def test_fused_forms_and_fairseqs_resume_each_other(text: Text, tmp_path: Path) 
         torch.testing.assert_close(ours, other, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize(("name", "least"), [("euler", 36), ("rk2", 36), ("rk4", 36), ("reformer_fast", 38)])
+@pytest.mark.parametrize(("name", "least"), [("rk2", 36), ("reformer_fast", 38)])
 def test_it_learns_the_sentences_by_heart(text: Text, learned: Callable[[str], Path], name: str, least: int) -> None:
     checkpoint = learned(name)
     losses = losses_in(checkpoint.parent / "train.log")

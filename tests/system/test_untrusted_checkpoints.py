@@ -1,12 +1,12 @@
 """A checkpoint from a stranger: fairseq's commands refuse it before its code could run."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from checkpoint_for_tests import Intruder
 from commands_for_tests import USER_DIR, Text, run, training
 
 from ode_transformer.checkpoints.reading import load_checkpoint
@@ -14,16 +14,6 @@ from ode_transformer.checkpoints.reading import load_checkpoint
 pytestmark = pytest.mark.slow
 
 CODE = "[(32, 3)] if open('{}', 'w') else 0"
-
-
-class Intruder:
-    """Unpickled without care, it creates the file ``path``."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.system, (f"touch '{self.path}'",)
 
 
 def add_object(state: dict[str, Any], trace: Path) -> None:
@@ -35,13 +25,12 @@ def add_option(state: dict[str, Any], trace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("command", "change", "message"),
     [
-        (add_object, "refused: it holds posix.system"),
-        (add_option, "refused: option adaptive_softmax_cutoff is "),
+        ("train", add_object, "refused: it holds posix.system"),
+        ("generate", add_option, "refused: option adaptive_softmax_cutoff is "),
     ],
 )
-@pytest.mark.parametrize("command", ["generate", "train"])
 def test_code_does_not_run(
     text: Text, trained: Path, tmp_path: Path, command: str, change: Callable[..., None], message: str
 ) -> None:

@@ -5,7 +5,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from checkpoint_for_tests import binarise
@@ -13,9 +12,7 @@ from PIL import Image
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
-from ode_transformer.lab.analysis import systems as trained_systems
 from ode_transformer.lab.analysis.bucket_tables import Buckets
-from ode_transformer.lab.analysis.outputs import TokenAccuracy
 from ode_transformer.lab.metrics.metric import Settings
 from ode_transformer.lab.metrics.translation_scores import bleu, length_ratio
 from ode_transformer.support.lines import read_lines
@@ -98,30 +95,6 @@ def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str])
     assert [sum(line) for line in shown["weights"]] == pytest.approx([1] * 5)
 
 
-def test_a_system_is_decoded_again_only_if_it_changed(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    searches = []
-
-    def translate_split(hub, split, numbers, *options, **search):
-        searches.append(len(numbers))
-        return original(hub, split, numbers, *options, **search)
-
-    original = trained_systems.translate_split
-    monkeypatch.setattr(trained_systems, "translate_split", translate_split)
-    assert command(folder) == 0
-    assert searches == [5, 5]
-    expected = capsys.readouterr().out
-    assert command(folder) == 0
-    assert capsys.readouterr().out == expected
-    assert searches == [5, 5]
-    assert command(folder, "--lengths", "2", "--maps", "2") == 0  # another presentation of the same results
-    assert searches == [5, 5]
-    change(folder / "other.pt", folder / "other.pt")
-    assert command(folder, "--sentences", "5") == 0
-    assert searches == [5, 5, 5]
-
-
 def test_every_number_is_in_the_bucket_that_names_it() -> None:
     lengths = Buckets((10, 20, 50))
     assert lengths.names() == ["1-10", "11-20", "21-50", "51+"]
@@ -130,9 +103,3 @@ def test_every_number_is_in_the_bucket_that_names_it() -> None:
     assert frequencies.names() == ["0", "1-9", "10-99", "100+"]
     assert frequencies.indices([0, 1, 9, 10, 99, 100]).tolist() == [0, 1, 1, 2, 2, 3]
     assert Buckets((), start=0).names() == ["0+"]
-
-
-def test_accuracy_by_bucket() -> None:
-    positions, right = np.array([1, 2, 3, 1, 5, 7]), np.array([True, False, True, True, False, False])
-    accuracy = TokenAccuracy(positions, positions, right, np.ones(6))
-    assert accuracy.percent(Buckets((2, 3, 6, 9)), positions) == [pytest.approx(200 / 3), 100, 0, 0, None]

@@ -175,10 +175,3 @@ def test_the_demonstration(tmp_path: Path, monkeypatch, capfd) -> None:
     assert len(trained) == 4
     assert all("--encoder-ode-scheme heun" in line for line in trained)
     assert [line.split(" accuracy ")[0] for line in printed.splitlines()[-2:]] == ["pre-trained  ", "from scratch "]
-    others, labelled = bert_demo.label_lines([*text, text[0], "too short"], 100)
-    assert (len(others), len(labelled)) == (201, 100)
-    plain = {line.lower().rstrip(".") for line in text}
-    assert all((line in plain) == bool(label) for line, label in labelled)
-    assert {" ".join(sorted(line.split())) for line, _ in labelled} <= {
-        " ".join(sorted(line.split())) for line in plain
-    }

@@ -33,10 +33,8 @@ TEXTS = {
     "translation": two_files("my.{split}.{side}", ("en", "de")),
     "summaries": two_files("{split}.{side}.txt", ("article", "summary")),
     "corrections": [{f"{split}.m2": m2_text(shift).splitlines()} for shift, split in enumerate(SPLITS)],
-    "text": [{f"{split}.txt": [pair[0] for pair in PAIRS]} for split in SPLITS],
 }
 CORRECTED = sum(line.startswith("S ") for line in TEXTS["corrections"][2]["test.m2"])
-SCORES = {"translation": ["BLEU", "chrF2"], "text": ["Perplexity valid", "Perplexity test"]}
 METRICS = {"summaries": "rouge", "corrections": "m2"}
 
 
@@ -51,12 +49,11 @@ def write_texts(kind: str, folder: Path) -> list[str]:
     return words + (["--kind", "summaries"] if kind == "summaries" else [])
 
 
-@pytest.mark.parametrize("kind", ["translation", pytest.param("text", marks=pytest.mark.slow)])
-def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_own_text_becomes_own_numbers(tmp_path: Path, monkeypatch, capsys) -> None:
     run_quickly(monkeypatch)
-    words = write_texts(kind, tmp_path)
+    words = write_texts("translation", tmp_path)
     path = tmp_path / "mine.yaml"
-    long = {"my.valid.de": "left out of validation", "my.test.en": "the output is empty"} if kind != "text" else {}
+    long = {"my.valid.de": "left out of validation", "my.test.en": "the output is empty"}
     for name in long:
         lines = (tmp_path / name).read_text(encoding="utf-8").splitlines(keepends=True)
         (tmp_path / name).write_text("".join([lines[0], "The dog sleeps. " * 400 + "\n", *lines[2:]]), encoding="utf-8")
@@ -65,18 +62,12 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
     probably = "4,096 characters or more in line 2, probably too long for the model"
     assert warnings.endswith("".join(f"warning: {tmp_path / name}: {probably}: {long[name]}\n" for name in long))
     assert "next: ode-transformer reproduce" in printed
-    layers = {"text": "ode_transformer_lm_rk2: 2 layers, "}.get(kind, "ode_transformer_rk2_tiny: 1 + 3 layers, ")
-    assert re.search(rf"^{re.escape(layers)}[\d,]+ parameters with at most [\d,]+ pieces", printed, re.M)
-    assert ("--for ctranslate2 chooses another model" in printed) == (kind != "text")
+    assert re.search(r"^ode_transformer_rk2_tiny: 1 \+ 3 layers, [\d,]+ parameters with at most [\d,]+", printed, re.M)
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 60
     assert yaml.safe_load(text)["threads"] == 1
-    assert yaml.safe_load(text)["train"]["log-depth-interval"] == 100
     assert str(tmp_path) not in text.partition("\ntitle:")[2]  # files are relative to the recipe
 
-    stacks = ("decoder",) if kind == "text" else ("encoder", "decoder")
-    small = [f"--{stack}-{size}={number}" for stack in stacks for size, number in SIZES.items()]
-    small += ["--decoder-input-dim=16", "--decoder-output-dim=16"] if kind == "text" else []
+    small = [f"--{stack}-{size}={number}" for stack in ("encoder", "decoder") for size, number in SIZES.items()]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -88,26 +79,22 @@ def test_own_text_becomes_own_numbers(kind: str, tmp_path: Path, monkeypatch, ca
         assert text in printed
     (folder,) = {path.parent for path in elsewhere.glob("*/mine/*/scores.json")}
     scores = json.loads((folder / "scores.json").read_text())
-    assert list(scores) == SCORES[kind]
+    assert list(scores) == ["BLEU", "chrF2"]
     assert all(math.isfinite(score["value"]) for score in scores.values())
     run = folder.relative_to(elsewhere)
     assert f"model: {run}/model/model.pt" in printed
     page = shlex.join(["ode-transformer", "report", str(run), "--output", f"{run}/report.html"])
     assert f"\na page about it: {page}\n" in printed
-    hub = "language_model" if kind == "text" else "translation_model"
-    if long:
-        count = f"{len(PAIRS)} sentences are too long for the model: empty outputs"
-        assert f"{run}/generate.test.log: 1 of {count}" in progress
-        assert read_generate_log(folder / "generate.test.log")[1].hypothesis == ""
-        (tmp_path / "my.test.en").write_text("".join(f"{source}\n" for source, _ in PAIRS))
-        capsys.readouterr()
-        assert main(["reproduce", str(path), *own]) == 0
-        assert "\n== train: already done" in capsys.readouterr().out
-        assert "too long" not in (folder / "score-test.log").read_text()
-    model = torch.hub.load(str(ROOT), hub, str(folder / "model"), source="local", trust_repo=True)
-    sentence = "The dog sleeps."
-    probabilities = model.models[0](model.encode(sentence)[None])[0] if kind == "text" else model.translate([sentence])
-    assert len(probabilities) == 1
+    count = f"{len(PAIRS)} sentences are too long for the model: empty outputs"
+    assert f"{run}/generate.test.log: 1 of {count}" in progress
+    assert read_generate_log(folder / "generate.test.log")[1].hypothesis == ""
+    (tmp_path / "my.test.en").write_text("".join(f"{source}\n" for source, _ in PAIRS))
+    capsys.readouterr()
+    assert main(["reproduce", str(path), *own]) == 0
+    assert "\n== train: already done" in capsys.readouterr().out
+    assert "too long" not in (folder / "score-test.log").read_text()
+    model = torch.hub.load(str(ROOT), "translation_model", str(folder / "model"), source="local", trust_repo=True)
+    assert len(model.translate(["The dog sleeps."])) == 1
 
 
 @pytest.mark.parametrize(("kind", "sets"), [("summaries", len(PAIRS)), ("corrections", CORRECTED)])

@@ -3,7 +3,6 @@
 import random
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -12,36 +11,7 @@ from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.cli import main
 from ode_transformer.lab.recipes import quickstart
-from ode_transformer.lab.recipes.experiment import Experiment
-from ode_transformer.lab.recipes.options import RunOptions, find_recipe
-from ode_transformer.lab.recipes.quickstart import Quickstart
-
-
-def plan(task: str = "text", target: str | None = None, scheme: str | None = None, **options: Any) -> Experiment:
-    return Quickstart(RunOptions(output=Path("quickstart"), **options), task, target, scheme).experiment()
-
-
-@pytest.mark.parametrize(
-    ("options", "arch", "flags"),
-    [
-        ({"scheme": "rk4"}, "ode_transformer_rk4_tiny", ()),
-        ({"scheme": "kutta3"}, "ode_transformer_euler_tiny", ("--encoder-ode-scheme", "kutta3")),
-        ({"arch": "ode_transformer_rk4"}, "ode_transformer_rk4", ()),
-        ({"arch": "macaron_tiny"}, "macaron_tiny", ()),
-        (
-            {"arch": "ode_transformer_rk2_tiny", "scheme": "ralston", "train_flags": ("--seed", "3")},
-            "ode_transformer_rk2_tiny",
-            ("--encoder-ode-scheme", "ralston", "--seed", "3"),
-        ),
-    ],
-)
-def test_architecture_and_scheme(options: dict[str, Any], arch: str, flags: tuple[str, ...]) -> None:
-    experiment = plan(**options)
-    assert (experiment.recipe.arch, experiment.options.train_flags) == (arch, flags)
-    assert experiment.recipe.train["encoder-layers"] == 1
-    assert experiment.folder.name.startswith(arch)
-    assert experiment.folder != plan().folder
-
+from ode_transformer.lab.recipes.options import find_recipe
 
 TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --save-interval-updates 10"
 

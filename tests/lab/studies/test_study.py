@@ -88,12 +88,6 @@ def test_published_scores_belong_to_the_same_setting_on_the_axis(tmp_path: Path)
         assert (entry.recipe, entry.scores, entry.value) == ("wmt14_en_de", {"BLEU": 28.89, "SacreBLEU": 27.7}, 6)
 
 
-def test_published_scores_of_another_training_are_left_out(tmp_path: Path) -> None:
-    """The paper of another system has a score of the same model, but not with Macaron's training."""
-    published = study_runs(find_study("macaron"), "wmt14_en_de", tmp_path).published_scores()
-    assert {key: entry.scores for key, entry in published.items()} == {("Macaron Net", 0): {"BLEU": 28.9}}
-
-
 # -- those of configs/studies -------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ from models_for_tests import batch, small_model, teacher_forced
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED
 from ode_transformer.lab.analysis.depth.depth_paths import depth_paths, principal_plane
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms
-from ode_transformer.lab.analysis.one_sentence import attention_by_head
 from ode_transformer.numerics import get_tableau
 
 TABLEAUS = {name: get_tableau(name) for name in ("euler", "rk2", "rk4")}
@@ -53,15 +52,3 @@ def test_activation_norms_leave_padding_out() -> None:
     output = model.encoder.forward(source["src_tokens"], None, return_all_hiddens=True)["encoder_states"][-1]
     (_, last) = activation_norms(model, [sample([4])])["encoder"]
     assert last == pytest.approx(float(output.norm(dim=-1).mean()), rel=1e-6)
-
-
-def test_attention_of_each_layer_and_head() -> None:
-    maps = attention_by_head(small_model(encoder_ode_scheme="rk2"), sample([5]))
-    titles = [f"{layer}: {kind.value}" for layer, kind in maps]
-    assert titles == [
-        *("encoder layer 1: self-attention", "encoder layer 2: self-attention"),
-        *(f"decoder layer {n}: {kind}" for n in (1, 2) for kind in ("self-attention", "cross-attention")),
-    ]
-    for weights in maps.values():
-        assert weights.shape == (2, 5, 5)
-        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 5))
