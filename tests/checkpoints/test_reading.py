@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import shutil
 import zipfile
 from argparse import Namespace
@@ -17,7 +16,7 @@ import torch
 from checkpoint_for_tests import Intruder, rewrite
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 
-from ode_transformer.checkpoints import admission, reading
+from ode_transformer.checkpoints import reading
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.decoding.trained_model import load_trained_model
@@ -78,35 +77,6 @@ def in_model(state: State, **options: Any) -> None:
 def in_plain_model(state: State, **options: Any) -> None:
     """The model's options without argparse.Namespace, which stock fairseq reads, too."""
     state["cfg"]["model"] = vars(state["cfg"]["model"]) | options
-
-
-CODE = "[(32, 3)] if open('{}', 'w') else 0"
-ATTACKS: dict[str, Callable[[State, str], object]] = {
-    "args": lambda state, code: as_args(state, adaptive_softmax_cutoff=code),
-    "cfg.model": lambda state, code: in_model(state, adaptive_softmax_cutoff=code),
-    "plain cfg.model": lambda state, code: in_plain_model(
-        state, _name="transformer", arch="transformer", adaptive_softmax_cutoff=code
-    ),
-}
-
-
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-@pytest.mark.parametrize("route", [*ROUTES, "verify"])
-def test_code_in_an_option_does_not_run(folder: Path, route: str, attack: Callable[[State, str], object]) -> None:
-    rewrite(folder, lambda state: attack(state, CODE.format(folder / "trace")))
-    with pytest.raises(UserError, match="refused: option adaptive_softmax_cutoff is "):
-        load(route, folder)
-    assert not (folder / "trace").exists()
-
-
-@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_without_the_check_the_code_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, attack) -> None:
-    """The files of these tests are dangerous indeed."""
-    monkeypatch.setattr(admission, "_NUMBERS", re.compile(".*"))
-    rewrite(folder, lambda state: attack(state, CODE.format(folder / "trace")))
-    with pytest.raises(UserError):
-        load("from_pretrained", folder)
-    assert (folder / "trace").exists()
 
 
 @pytest.mark.parametrize(

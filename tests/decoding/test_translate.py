@@ -109,13 +109,6 @@ def test_several_processes_translate_the_same(command: Command, refused, monkeyp
     assert message == "one of 2 processes that translate was killed, perhaps for want of memory (--processes 1)"
 
 
-def test_int8_changes_translations(command: Command) -> None:
-    text = "".join(f"{source}\n" for source in SOURCES[:12])
-    exact, rounded = (command(text, "--beam", 1, *options).splitlines() for options in ((), ("--int8",)))
-    assert exact != rounded
-    assert len(rounded) == 12
-
-
 def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command, monkeypatch) -> None:
     first, second = (command(f"{source}\n") for source in SOURCES[:2])
     # U+200B and U+FEFF are nothing to sentencepiece, and control characters are spaces.

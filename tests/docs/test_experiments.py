@@ -1,7 +1,7 @@
-"""The page of experiments: current and complete."""
+"""The page of experiments lists every table and figure, and what it refers to exists."""
 
 import pytest
-from generator.experiments import DOCS, experiments_page, read_papers
+from generator.experiments import DOCS, read_papers
 
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names
 from ode_transformer.lab.recipes.recipe import read_recipe
@@ -9,11 +9,6 @@ from ode_transformer.lab.studies import study_names
 
 PAPERS = read_papers()
 ROWS = [row for paper in PAPERS for row in paper.rows]
-PAGE = (DOCS / "experiments.md").read_text(encoding="utf-8")
-
-
-def test_the_page_is_current() -> None:
-    assert experiments_page() == PAGE, "python docs/generate.py"
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.title)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq.logging import metrics
 from graph_stand_in import RecomputingRecorder
 from models_for_tests import SMALL, build_model, small_model
 from recorded_steps import DROPOUT, SYSTEMS, build_criterion, gradients_of, sample_for
@@ -171,15 +170,3 @@ def test_a_training_goes_on_when_memory_ends_while_recording(
         for _ in range(3):
             torch.testing.assert_close(criterion(model, sample)[0], expected)
     assert [record.message.count("out of memory") for record in caplog.records] == [1]
-
-
-def test_shares_are_logged() -> None:
-    model = small_model().train()
-    criterion, sample = build_criterion("", cuda_graphs=True), sample_for("", 0)
-    logs = [criterion(model, sample)[2] for _ in range(4)]
-    with metrics.aggregate() as aggregated:
-        criterion.reduce_metrics(logs)
-    values = aggregated.get_smoothed_values()
-    assert values["replayed"] == 0.75
-    real, padded = 3 * (7 + 10 + 10), 3 * (8 + 12 + 12)
-    assert values["padding"] == round(padded / real - 1, 3)

@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-from matplotlib.figure import Figure
-
-from ode_transformer.lab.analysis.curves import LoggedRun, curve, draw_panel
+from ode_transformer.lab.analysis.curves import LoggedRun, curve
 from ode_transformer.lab.analysis.training_log import read_log
 
 
@@ -96,25 +93,3 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
         [1.0, 2.0],
         [3.0, 5.0],
     )
-
-
-@pytest.mark.parametrize(
-    ("quantity", "labels", "bands"),
-    [
-        ("loss", ["a, training", "a, validation", "b, training", "b, validation"], 2),
-        ("gradient-norm", ["a, training", "b, training"], 1),
-        ("depth/*", ["a, encoder/1/weight_1", "b, encoder/1/weight_1"], 1),
-    ],
-)
-def test_a_panel(tmp_path: Path, quantity: str, labels: list[str], bands: int) -> None:
-    """Two seeds of a system called a, and a system called b."""
-    logs = [
-        write(tmp_path / str(n), norms(10, 1.0 + n, 0.5), valid(10), norms(20, 2.0, 0.6), valid(20)) for n in (1, 2, 3)
-    ]
-    runs = [LoggedRun(name, log, read_log(log)) for name, log in zip(("a", "a", "b"), logs, strict=True)]
-    axes = Figure().subplots()
-    draw_panel(axes, [runs[:2], runs[2:]], quantity, "minutes")
-    assert [len(line.get_xdata()) for line in axes.lines] == [2] * len(labels)
-    assert [line.get_label() for line in axes.lines] == labels
-    assert len(axes.collections) == bands  # least to greatest, where there are several seeds
-    assert axes.get_xlabel() == "minutes of training"

@@ -5,10 +5,6 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.cli.command import main
-from ode_transformer.lab.analysis.examples import (
-    SystemOutputs,
-    most_different,
-)
 
 SOURCES = ["He go to school .", "I likes it .", "All is well ."]
 REFERENCES = ["He goes to the school .", "I like it .", "All is well ."]
@@ -57,15 +53,6 @@ def test_logs_and_texts_of_systems(
     options = ["--metric", "per", "--output", str(output)]
     assert main(["analyse", "examples", *systems, *sides, *chosen, *options]) == 0
     assert capsys.readouterr().out == output.read_text() == TABLE
-
-
-def test_the_largest_differences_come_first_and_equal_ones_in_order() -> None:
-    references = ["a b c d", "a b c d", "", "a b c d", "a b c d"]
-    first = ["a b c d", "a b c x", "a", "a b x x", "a b c d"]
-    last = ["a b c x", "a b c d", "b", "a b c d", "a b c d"]
-    outputs = SystemOutputs(None, references, {"first": first, "between": references, "last": last})
-    assert most_different(outputs, "per", 5) == [4, 1, 2, 3, 5]
-    assert most_different(outputs, "per", 2) == [4, 1]
 
 
 def test_a_text_cannot_change_the_terminal(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,22 +22,6 @@ def lines(output: Path, language: str) -> list[str]:
     return [line for name in names for line in (output / name).read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "expected"),
-    [
-        ("\n  Save the  “file”…", "„Datei“\u00a0sichern …", ('Save the "file"...', '"Datei" sichern ...')),
-        ("_Open file", "Datei ö_ffnen", ("Open file", "Datei öffnen")),
-        ("E_xit program", "ファイル(_X)", ("Exit program", "ファイル")),
-        ("fine words", "gute Worte", ("fine words", "gute Worte")),
-        ("Cut & paste", "Ausschneiden & einfügen", ("Cut & paste", "Ausschneiden & einfügen")),
-        ("50 % of all users", "50% aller Nutzer*innen", ("50 % of all users", "50% aller Nutzer*innen")),
-        ("Read and/or write", "Lesen und/oder schreiben", ("Read and/or write", "Lesen und/oder schreiben")),
-    ],
-)
-def test_kept(source: str, target: str, expected: tuple[str, str]) -> None:
-    assert clean_message(Pair(source, target)) == Pair(*expected)
-
-
 UNFIT = (
     "%s old files|old {name} files|old&nbsp;files here|an **old** file|see http://example|open setup.py now|"
     "use --force now|one file(s) left|two\nlines of text|the MAX_SIZE value|old → new file|chat;talk;share it"

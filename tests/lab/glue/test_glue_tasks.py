@@ -8,7 +8,7 @@ from file_server import serving
 from glue_tables import sentence, write_published_mrpc, write_tables
 
 from ode_transformer.lab.glue import tasks
-from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
+from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table
 from ode_transformer.support.errors import UserError
 
 
@@ -39,14 +39,6 @@ def test_broken_labelled_rows_of_qqp_are_left_out_and_counted(tmp_path: Path, ca
         else:
             assert len(read_table(TASKS["QQP"], folder, split)) == {"train": 12, "valid": 6}[split]
             assert "1 broken rows left out" in capsys.readouterr().out
-
-
-def test_submission_files() -> None:
-    assert submission_text(TASKS["RTE"], [("0", "entailment"), ("1", "not_entailment")]) == (
-        "index\tprediction\n0\tentailment\n1\tnot_entailment\n"
-    )
-    clipped = submission_text(TASKS["STS-B"], [("0", "-0.4"), ("1", "2.34567"), ("2", "5.2")])
-    assert clipped.splitlines() == ["index\tprediction", "0\t0.000", "1\t2.346", "2\t5.000"]
 
 
 def test_an_archive_gives_its_tables_and_nothing_else(tmp_path: Path, monkeypatch) -> None:

@@ -76,16 +76,6 @@ def test_a_look_inside(port: int, expected: dict[str, str]) -> None:
         assert sum(column) == pytest.approx(1, abs=1e-3)
 
 
-def test_what_is_there(port: int) -> None:
-    status, headers, health = ask(port, "/health")
-    assert (status, health["status"], health["models"]) == (200, "ok", ["first", "second"])
-    assert headers["x-frame-options"] == "DENY"
-    description = ask(port, "/openapi.json")[2]
-    assert set(description["paths"]) == {"/translate", "/translate-file", "/inspect", "/health"}
-    page = ask(port, "/")[2].decode()
-    assert "connect-src &#39;self&#39;" in page
-
-
 LONG = "x " * MAX_POSITIONS
 
 

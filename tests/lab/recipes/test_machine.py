@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.lab.recipes.machine import MIN_TOKENS_PER_PROCESS, Machine, detect, plan_batch
+from ode_transformer.lab.recipes.machine import Machine, detect, plan_batch
 from ode_transformer.lab.recipes.options import RunOptions
 
 V100, A100, P100 = (7, 0), (8, 0), (6, 0)
@@ -44,17 +44,6 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Detect]:
 )
 def test_what_the_machine_has_and_the_user_chose(on, gpus: tuple, options: dict, expected: Machine) -> None:
     assert on(*gpus)(**options) == expected
-
-
-def test_few_tokens_take_fewer_processes(on, capsys) -> None:
-    detect_here = on(*[A100] * 8)
-    assert detect_here(8 * MIN_TOKENS_PER_PROCESS).gpus == 8
-    assert not capsys.readouterr().out
-    assert detect_here(1000).gpus == 1000 // MIN_TOKENS_PER_PROCESS
-    assert capsys.readouterr().out == "4 of the processes: an update has 1,000 tokens, too few to divide further\n"
-    assert detect_here(10).gpus == 1
-    assert detect_here(1000, nodes=2, master="a:1").gpus == 2  # of each
-    assert on()(10, processes=4) == Machine(0)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**5), st.integers(1, 64))

@@ -30,12 +30,6 @@ def test_rows_of_one_name_are_told_apart_by_their_variant() -> None:
         titles("ptb", TABLE, None, "nothing")
 
 
-def test_a_variant_that_lists_no_rows_trains_those_without_one() -> None:
-    results = table_systems("wmt15_cs_en", "Xu et al. 2020, Table 5", "stanford", ["* layers *"])
-    assert [result.variant for result in results] == ["stanford"] * 8
-    assert main(["reproduce", "wmt15_cs_en", "--table", results[0].table, "--variant", "stanford", "--dry-run"]) == 0
-
-
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stand-ins for training and evaluation, and the architectures that were trained; RK4 and γ = 1 fail at first."""
