@@ -9,13 +9,13 @@ from __future__ import annotations
 import gzip
 import html
 import random
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
+import yaml
 from summarisation_stand_in import pack
 
 from ode_transformer.lab.corpora.corpus import fairseq_test_split
@@ -26,34 +26,8 @@ from ode_transformer.lab.recipes.recipe import Recipe
 
 Pair = tuple[str, str]
 
-# Subjects, predicates and adverbials by language; Chinese is split into words.
-_PHRASES = """
-en: The old teacher / My sister / The farmer / Our neighbour / The firm Smith & Sons
-    buys fresh bread / reads the mayor’s letter / waits for the train / sells two horses
-    in the morning / on Friday / before lunch / in the old town / despite the rain
-de: Der alte Lehrer / Meine Schwester / Der Bauer / Unser Nachbar / Firma Schmidt & Co
-    kauft frisches Brot / liest Bürgermeister Kohls Brief / wartet auf den Zug / verkauft zwei Pferde
-    am frühen Morgen / am Freitag / vor dem Essen / in der Altstadt / trotz des Regens
-fr: Le vieux professeur / Ma sœur / Le paysan / Notre voisin / La maison Martin & Fils
-    achète du pain frais / lit la lettre du maire / attend l’arrivée du train / vend deux chevaux
-    le matin / le vendredi / avant le déjeuner / dans la vieille ville / malgré la pluie
-ro: Bătrânul profesor / Sora mea / Ţăranul / Vecinul nostru / Firma Ionescu & Fiii
-    cumpără pâine proaspătă / citeşte scrisoarea primarului / aşteaptă trenul / vinde doi cai
-    dimineaţa / vineri / înainte de prânz / în oraşul vechi / în ciuda ploii
-cs: Starý učitel / Moje sestra / Sedlák / Náš soused / Firma Novák & synové
-    kupuje čerstvý chléb / čte starostův dopis / čeká na vlak / prodává dva koně
-    ráno / v pátek / před obědem / ve starém městě / navzdory dešti
-vi: Thầy giáo già / Chị tôi / Người nông dân / Hàng xóm tôi / Công ty Minh & Con
-    mua bánh mì tươi / đọc thư của thị trưởng / đợi tàu hỏa / bán hai con ngựa
-    vào buổi sáng / vào thứ sáu / trước bữa trưa / trong phố cổ / dù trời mưa
-zh: 老 教师 / 我 姐姐 / 那 个 农民 / 我们 的 邻居 / 王 & 李 公司
-    买 新鲜 的 面包 / 读 市长 的 信 / 等 他 的 火车 / 卖 两 匹 马
-    在 早上 / 在 星期五 / 在 午饭 前 / 在 老城 / 冒 着 雨
-"""
-PHRASES = {
-    text[:2]: [line.strip().split(" / ") for line in text[3:].splitlines()]
-    for text in re.split(r"\n(?=\w)", _PHRASES.strip())
-}
+# Subjects, predicates and adverbials by language.
+PHRASES = yaml.safe_load(Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8"))
 MEANINGS = list(product(*(range(len(phrases)) for phrases in PHRASES["en"])))
 TRAINING, OTHERS = 40, 5  # lines of a file
 FILTERED_AT = 5  # line of the first training file before which pairs are inserted that the recipe filters out

@@ -38,8 +38,6 @@ def texts(*lengths: int) -> torch.Tensor:
     ("arch", "plain", "count"),
     [
         ("ode_bert_base", True, BASE),
-        ("ode_bert_base", False, BASE + 12 * 2 * FINAL_NORM),
-        ("macaron_bert_base", True, BASE + 9_216),
         ("macaron_bert_base", False, BASE + 12 * 2 * FINAL_NORM + 27_648),
     ],
 )

@@ -116,26 +116,11 @@ def test_options_of_reformer() -> None:
             convert_options(Namespace(**(options | parts | changes)), parameters)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "message"),
-    [
-        ("encoder.embed_tokens.weight", None, "language models are not converted"),
-        ("encoder.layers.0.fc1.bias", None, r"Missing key.*encoder\.layers\.0\.ffn\.function\.fc1\.bias"),
-        ("encoder.alpha", (2,), r"rk_type 'standard' does not fit its parameters: coefficients \['scalar'\]"),
-    ],
-)
-def test_a_file_that_does_not_fit(
-    name: str, shape: tuple[int, ...] | None, message: str, tmp_path: Path, capsys
-) -> None:
-    """A parameter is missing, or there is one of this shape; the command writes nothing."""
+def test_a_file_that_does_not_fit(tmp_path: Path, capsys) -> None:
     args, model = released(enc_calculate_num=1)
-    if shape is None:
-        del model[name]
-    else:
-        model[name] = torch.ones(shape)
-    torch.save({"args": args, "model": model}, tmp_path / "released.pt")
+    torch.save({"args": args, "model": model | {"encoder.alpha": torch.ones(2)}}, tmp_path / "released.pt")
     assert main(["checkpoint", "convert", str(tmp_path / "released.pt"), "--output", str(tmp_path / "ours.pt")]) == 2
     error = capsys.readouterr().err
-    assert re.search(message, error)
+    assert re.search(r"rk_type 'standard' does not fit its parameters: coefficients \['scalar'\]", error)
     assert error.count("\n") == 1
     assert not (tmp_path / "ours.pt").exists()
