@@ -1,18 +1,19 @@
-"""Generated pages are those that ``python docs/generate.py`` writes."""
+"""Generated files are those that ``python docs/generate.py`` writes."""
 
 from pathlib import Path
 
 import pytest
-from generator import combinations, experiments, flags
+from generator import architectures, combinations, experiments, flags
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {
-    "combinations.md": combinations.page,
-    "flags.md": flags.reference_page,
-    "experiments.md": experiments.experiments_page,
+ROOT = Path(__file__).parents[2]
+TEXTS = {
+    "configs/architectures.txt": architectures.architecture_lists,
+    "docs/combinations.md": combinations.page,
+    "docs/flags.md": flags.reference_page,
+    "docs/experiments.md": experiments.experiments_page,
 }
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_committed_page_is_current(name: str) -> None:
-    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name]()
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_committed_file_is_current(name: str) -> None:
+    assert (ROOT / name).read_text(encoding="utf-8") == TEXTS[name]()

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from schemes_for_tests import runge_kutta_step
 from torch import nn
 
 from ode_transformer.nn import LayerHistory
@@ -24,22 +23,6 @@ def through(made: LayerHistory, y: torch.Tensor) -> torch.Tensor:
         y, _ = made.scheme(lambda z, _, field=field: field(z), y, None, number)
         y, states = made(y, states)
     return y
-
-
-@pytest.mark.parametrize("scheme", ["euler", "rk2", "rk4"])
-@pytest.mark.parametrize("learned", [False, True])
-def test_equals_the_equation(learned: bool, scheme: str) -> None:
-    made = history(learned, scheme)
-    if learned:
-        nn.init.normal_(made.weight)
-    weight = [made.weights(depth) for depth in range(LAYERS + 1)]
-    y0 = torch.randn(2, 4, DIM, dtype=torch.float64)
-    seen = [y0]
-    for n, field in enumerate(FIELDS):
-        x = sum(weight[n][i] * s for i, s in enumerate(seen))
-        seen.append(made.norms[n](runge_kutta_step(field, x, get_tableau(scheme))))
-    expected = sum(weight[LAYERS][i] * s for i, s in enumerate(seen))
-    torch.testing.assert_close(through(made, y0), expected, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("normalize_before", [False, True])

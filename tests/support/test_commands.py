@@ -7,17 +7,6 @@ import pytest
 from ended_processes import wait_for_end
 
 from ode_transformer.support import commands
-from ode_transformer.support.console import compact_output, print_heading
-
-
-def test_compact_output_has_whole_commands_in_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "new" / "commands.log"
-    with compact_output(log):
-        print_heading("train")
-        commands.print_command(["fairseq-train", "data", "--lr", "1"], Path("x.log"))
-        commands.print_command(["ode-transformer", "score", "--metric", "bleu"])
-    assert capsys.readouterr().out == "== train\n+ fairseq-train … > x.log\n+ ode-transformer score …\n"
-    assert log.read_text() == "fairseq-train data --lr 1 > x.log 2>&1\node-transformer score --metric bleu\n"
 
 
 def test_the_user_decides_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import (
-    check_outputs_are_no_inputs,
     check_writable,
     lock_directory,
     temporary_path,
@@ -64,15 +63,6 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     path.write_bytes(b"a\nb\xffc\n")
     with pytest.raises(UserError, match=r"text: line 2 is not UTF-8: byte 2 of it is 0xff$"):
         read_lines(path)
-
-
-def test_an_output_replaces_no_input(tmp_path: Path) -> None:
-    model, page = tmp_path / "model.pt", tmp_path / "page.html"
-    link = tmp_path / "link"
-    link.symlink_to(model)
-    check_outputs_are_no_inputs([page], [model])
-    with pytest.raises(UserError, match="link: an input of this command, which the output would replace"):
-        check_outputs_are_no_inputs([link], [page, model])
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:

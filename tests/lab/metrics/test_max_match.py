@@ -1,6 +1,5 @@
 """MaxMatch against its definition and examples worked by hand; M2 files: what is read and how edits are applied."""
 
-import io
 import random
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.cli.command import main
 from ode_transformer.lab.metrics.edit_lattice import EditLattice, SystemEdit
 from ode_transformer.lab.metrics.m2_file import (
     AnnotatedSentence,
@@ -55,20 +53,6 @@ def test_example_of_the_official_scorer():
     result = sum((sentence.counts for sentence in matched), Counts())
     assert result == Counts(correct=4, proposed=5, gold=5)
     assert (result.precision, result.recall, result.f_score(0.5)) == (0.8, 0.8, pytest.approx(0.8))
-
-
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "gold").write_text(EXAMPLE)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("".join(f"{line}\n" for line in OUTPUT).encode())))
-    assert main(["score", "--metric", "m2", "--hypotheses", "-", "--gold", str(tmp_path / "gold")]) == 0
-    settings = "3 lines; m2|max_unchanged:2|annotators:2|case:mixed|beta:0.5"
-    assert capsys.readouterr().out.splitlines() == [
-        f"P 80.00 (4 of 5 system edits correct; {settings})",
-        f"R 80.00 (4 of 5 gold edits found; {settings})",
-        f"F0.5 80.00 (4 correct, 5 system and 5 gold edits; {settings})",
-    ]
-    with pytest.raises(UserError, match="1 hypotheses, but 3 references"):
-        max_match(["one"], gold(EXAMPLE))
 
 
 Tokens = Sequence[str]
