@@ -24,5 +24,7 @@ class ModuleLists:
 
     def set_num_updates(self, num_updates: int) -> None:
         """Tell the modules that count updates their number."""
+        if not self._all:  # before the first step, as when a checkpoint is loaded
+            super().set_num_updates(num_updates)  # type: ignore[misc]
         for module in self._counting:
             module.set_num_updates(num_updates)
