@@ -12,7 +12,7 @@ from typing import Literal
 
 from ode_transformer.lab.corpora.sources import Source, read_sources
 from ode_transformer.lab.glue import glue_command
-from ode_transformer.lab.glue.arguments import CONFIG
+from ode_transformer.lab.glue.config import CONFIG, GlueConfig
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names
 from ode_transformer.lab.recipes.published import table_systems
 from ode_transformer.lab.recipes.recipe import Recipe, read_recipe
@@ -95,7 +95,7 @@ def recipe_of(command: str) -> Recipe | None:
     program, *words = shlex.split(command)
     name = Path(words[0]).stem if program == "bash" else ""
     if name in ("reproduce", "prepare"):
-        pretraining = read_yaml(CONFIG, glue_command.GlueConfig).pretraining
+        pretraining = read_yaml(CONFIG, GlueConfig).pretraining
         return read_recipe(find_recipe(pretraining if words[1] == glue_command.NAME else words[1]))
     if name == "study":
         study = read_study(find_study(words[1]))

@@ -43,11 +43,13 @@ def run(args: argparse.Namespace) -> int:
     if args.recipe == GLUE:
         if options.arch is not None:
             check_architecture(options.arch, "masked_lm", f"--arch {options.arch}")
-        from ode_transformer.lab.glue import glue_command
-        from ode_transformer.lab.glue.arguments import CONFIG
+        from ode_transformer.lab.glue.config import CONFIG, GlueConfig
 
-        config = read_yaml(CONFIG, glue_command.GlueConfig)
-        for arch in [options.arch] if args.table is None else config.systems_of(args.table):
+        config = read_yaml(CONFIG, GlueConfig)
+        archs = [options.arch] if args.table is None else config.systems_of(args.table)
+        from ode_transformer.lab.glue import glue_command
+
+        for arch in archs:
             glue_command.reproduce(config, replace(options, arch=arch))
         return 0
     if args.table is not None:

@@ -8,8 +8,6 @@ from ode_transformer.support.arguments import add_train_flags
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 from ode_transformer.support.yaml_file import CONFIGS
 
-CONFIG = CONFIGS / "glue.yaml"
-
 
 def glue(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer analyse glue``."""
@@ -20,7 +18,8 @@ def glue(parser: argparse.ArgumentParser) -> None:
     pieces = f"folder with dict.txt and {SENTENCEPIECE_FILE} (default: the model's)"
     add("--data", type=Path, metavar="DIR", help=pieces)
     add("--raw", type=Path, metavar="DIR", help="folder with CoLA/train.tsv, ..., instead of downloading the tables")
-    add("--config", type=Path, default=CONFIG, metavar="FILE", help="grid and flags (default: configs/glue.yaml)")
+    grid = "grid and flags (default: configs/glue.yaml)"
+    add("--config", type=Path, default=CONFIGS / "glue.yaml", metavar="FILE", help=grid)
     add("--tasks", default=",".join(TASKS), metavar="NAME,...", help="separated by commas (default: %(default)s)")
     output = "folder for everything, predictions for the server in its folder submission (default: glue)"
     add("--output", type=Path, default=Path("glue"), metavar="DIR", help=output)

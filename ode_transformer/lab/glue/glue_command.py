@@ -13,61 +13,25 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from ode_transformer.lab.glue import finetuning
+from ode_transformer.lab.glue.config import GlueConfig
 from ode_transformer.lab.glue.finetuning import PreparedTask, prepare_task
 from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
 from ode_transformer.lab.recipes import training, workflow
 from ode_transformer.lab.recipes.options import RunOptions
-from ode_transformer.lab.recipes.recipe import Flags, FlagValue, load_recipe
+from ode_transformer.lab.recipes.recipe import load_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, read_json, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
-from ode_transformer.support.yaml_file import YamlSection, read_yaml
+from ode_transformer.support.yaml_file import read_yaml
 
 WNLI = 65.1  # accuracy of the more frequent answer; the published average counts the task that is left out
 RESULTS = "results.json"  # of a fine-tuning, in its folder
 NAME = "glue"  # for reproduce, as if it were a recipe
-
-
-class PublishedGlue(YamlSection):
-    """Published scores of a system on the test sets.
-
-    :param arch: the architecture that stands for the system
-    :param scores: metrics of each submitted file, in the order of the task's
-    """
-
-    table: str
-    system: str
-    arch: str
-    scores: dict[str, list[float]]
-
-
-class GlueConfig(YamlSection):
-    """Grid and common flags.
-
-    :param symmetric: tasks whose pairs have no order: in training their texts change places by chance
-    :param grid: flags of fairseq-train, each with the values to try; batch-size, lr and max-epoch at least
-    """
-
-    pretraining: str = "bert_pretraining"
-    arch: str = "macaron_bert_base"
-    symmetric: list[str] = []
-    grid: dict[str, Annotated[list[FlagValue], Field(min_length=1)]]
-    train: Flags
-    expected: list[PublishedGlue] = []
-
-    def systems_of(self, table: str) -> list[str]:
-        """Return the architectures of a published table."""
-        if archs := [entry.arch for entry in self.expected if entry.table == table]:
-            return archs
-        tables = "; ".join(dict.fromkeys(entry.table for entry in self.expected))
-        raise UserError(f"--table {table}: not among the published results of glue: {tables or 'it has none'}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from glue_tables import sentence, write_tables
 
 from ode_transformer.cli import main
 from ode_transformer.lab.glue import finetuning
-from ode_transformer.lab.glue.arguments import CONFIG
+from ode_transformer.lab.glue.config import CONFIG
 from ode_transformer.lab.glue.finetuning import PreparedTask, evaluate
 from ode_transformer.lab.glue.tasks import TASKS, Example
 from ode_transformer.support import commands
