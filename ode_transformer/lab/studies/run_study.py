@@ -155,8 +155,8 @@ def run_study(
     """
     file = find_study(name)
     study = read_study(file)
-    runs_exist = any(options.output.glob(f"{study.settings[setting_name].recipe}*/*/train.log"))
-    if table_only and not options.dry_run and not runs_exist:
+    recipe = Path(study.settings[setting_name].recipe).stem  # of a recipe's name or file
+    if table_only and not options.dry_run and not any(options.output.glob(f"{recipe}*/*/train.log")):
         raise UserError(
             f"--table: {options.output} has no run of {name} --setting {setting_name}: train without --table"
         )
