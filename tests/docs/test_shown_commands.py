@@ -86,12 +86,14 @@ def check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(commands, "subprocess", None)
     monkeypatch.setattr(fairseq_parser, "parse", parse)
     monkeypatch.setattr(needs, "model_of", model_of)
+    monkeypatch.setattr(needs, "training_hours", training_hours)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
 
 
-settings, build = cache(fairseq_parser.parse), needs.model_of
+settings, build, estimate = cache(fairseq_parser.parse), needs.model_of, needs.training_hours
 built: list[BaseFairseqModel] = []
+counted: set[str] = set()
 keys: set[tuple[str, ...]] = set()
 
 
@@ -102,6 +104,14 @@ def model_of(experiment: Experiment) -> BaseFairseqModel:
         built[:] = [build(experiment)]
         keys.add(key)
     return built[0]
+
+
+def training_hours(experiment: Experiment, model: BaseFairseqModel) -> float:
+    """Count the operations of one model of each architecture; others take an hour."""
+    if experiment.train_settings.arch in counted:
+        return 1
+    counted.add(experiment.train_settings.arch)
+    return estimate(experiment, model)
 
 
 @cache
