@@ -31,8 +31,8 @@ def get_pairs(pairs: LanguagePairDataset, numbers: Sequence[int]) -> PairBatch |
     """Return the pairs with these numbers for :func:`collate`."""
     texts = pairs.src, pairs.tgt
     is_plain = type(pairs) is LanguagePairDataset and {type(text) for text in texts} == {MMapIndexedDataset}
-    is_changed = not pairs.input_feeding or any(getattr(pairs, name) for name in _CHANGES)
-    if not is_plain or is_changed or not len(numbers):  # of several processes the last may get no pair
+    # Of several processes the last may get no pair.
+    if not (is_plain and len(numbers) and pairs.input_feeding) or any(getattr(pairs, name) for name in _CHANGES):
         return [pairs[number] for number in numbers]
     return PairBatch(np.asarray(numbers), *texts)
 
