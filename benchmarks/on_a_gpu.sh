@@ -43,7 +43,7 @@ study() { # FLAGS...: in parallel, by MPS where it is installed
     done
   done
   wait
-  ode-transformer study table5_function --setting layer_output_no_norm --seeds 1 --values 1 --table "$@"
+  ode-transformer study table5_function --setting layer_output_no_norm --seeds 1 --table "$@"
 }
 export -f study
 export raw out
