@@ -85,8 +85,10 @@ def run(args: argparse.Namespace) -> int:
     warn_of_repeated_files(files, recipe.sides)
     for split, outcome in LONG_LINE_OUTCOMES.items():
         for file, numbers in counts[split].long_lines.items() if split in counts else ():
-            text = f"{LONG_LINE:,} characters or more in line {list_numbers(numbers)}, probably too long for the model"
-            print_progress(f"warning: {file}: {text}: {outcome}")
+            reason = (
+                f"{LONG_LINE:,} characters or more in line {list_numbers(numbers)}, probably too long for the model"
+            )
+            print_progress(f"warning: {file}: {reason}: {outcome}")
     print(f"{path}: {', '.join(f'{count.lines:,} {unit} ({split})' for split, count in counts.items())}")
     if "test" not in files:
         print("no --test: the scores will be those of the validation text")

@@ -28,11 +28,7 @@ from ode_transformer.support.console import ProgressMeter, print_progress, print
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
-from ode_transformer.support.subword_models import (
-    SUBWORD_MODELS,
-    SubwordEncoder,
-    choose_subword_model,
-)
+from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
 
 BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with more threads
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory

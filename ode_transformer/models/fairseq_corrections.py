@@ -129,6 +129,12 @@ def _keep_existing_path(original: Function, paths: str, *separator: str) -> list
     return [paths] if Path(paths).exists() else original(paths, *separator)
 
 
+@_replace(FairseqTask, "has_sharded_data")
+def _has_several_folders(original: Function, task: FairseqTask, split: str) -> bool:
+    """Tell whether the data are in several folders: the name of one may hold a colon, too."""
+    return len(utils.split_paths(getattr(task.cfg, "data", None) or "")) > 1
+
+
 @_replace(dataclass_utils, "override_module_args")
 def _keep_dollar_signs(original: Function, args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Take ``${x}`` in a path literally; ``${group.option}`` alone is a default that refers to another option."""
@@ -141,12 +147,6 @@ def _keep_dollar_signs(original: Function, args: argparse.Namespace) -> tuple[li
     overrides: tuple[list[str], list[str]]
     overrides = original(argparse.Namespace(**{name: literal(value) for name, value in vars(args).items()}))
     return overrides
-
-
-@_replace(FairseqTask, "has_sharded_data")
-def _has_several_folders(original: Function, task: FairseqTask, split: str) -> bool:
-    """Tell whether the data are in several folders, see above."""
-    return len(utils.split_paths(getattr(task.cfg, "data", None) or "")) > 1
 
 
 @_replace(data_utils, "batch_by_size")
@@ -165,8 +165,8 @@ def _leave_blank_lines_empty(
     hypotheses = original(task, generator, models, sample, **options)
     source = sample["net_input"].get("src_tokens")
     if source is not None and source.dim() == 2 and not source.is_floating_point():
-        substitutes = source.ne(generator.pad) & source.ne(generator.eos)
-        for number in (~substitutes.any(dim=1)).nonzero()[:, 0].tolist():
+        is_word = source.ne(generator.pad) & source.ne(generator.eos)
+        for number in (~is_word.any(dim=1)).nonzero()[:, 0].tolist():
             for hypothesis in hypotheses[number]:
                 scores = hypothesis["positional_scores"].new_zeros(1)
                 hypothesis |= {"tokens": hypothesis["tokens"][-1:], "positional_scores": scores, "score": scores[0]}

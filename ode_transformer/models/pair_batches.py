@@ -68,13 +68,13 @@ def read_padded(
     tokens = np.frombuffer(text._bin_buffer, dtype=index.dtype)
     starts, sizes = index._pointers[numbers] // tokens.itemsize, index.sizes[numbers]
     length = -(-int(sizes.max()) // multiple) * multiple
-    places = np.arange(length) - (length - sizes[:, None] if left else 0)
-    inside = (places >= 0) & (places < sizes[:, None])
+    indices = np.arange(length) - (length - sizes[:, None] if left else 0)
+    is_token = (indices >= 0) & (indices < sizes[:, None])
     if first is not None:
-        places = places - 1
-    rows = np.where(inside, tokens.take(starts[:, None] + places, mode="clip"), padding)
+        indices = indices - 1
+    rows = np.where(is_token, tokens.take(starts[:, None] + indices, mode="clip"), padding)
     if first is not None:
-        rows[inside & (places < 0)] = first
+        rows[is_token & (indices < 0)] = first
     return torch.from_numpy(rows.astype(np.int64))
 
 

@@ -119,13 +119,13 @@ def count_text(kind: str, paths: Sequence[Path]) -> TextCounts:
         examples = read_pairs(files, PairLocation(source_file="source", target_file="target"))
     lines, totals, letters = 0, [0, 0], set[str]()
     long_lines: dict[Path, list[int]] = {}
-    divided = {"text": (0,), "summaries": (0,)}.get(kind, ())  # sides that are divided or cut
+    source_is_divided = kind in ("text", "summaries")  # or cut
     for example in examples:
         lines += 1
         for side, text in enumerate(example):
             totals[side] += len(text)
             letters.update(text)
-            if len(text) >= LONG_LINE and side not in divided:
+            if len(text) >= LONG_LINE and not (side == 0 and source_is_divided):
                 long_lines.setdefault(paths[min(side, len(paths) - 1)], []).append(lines)
     if not sum(totals):
         raise UserError(f"{', '.join(map(str, paths))}: no text")
