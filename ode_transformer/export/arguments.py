@@ -20,9 +20,7 @@ def export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--path", required=True, type=Path, metavar="FILE", help="checkpoint of the model")
     parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="new folder")
     parser.add_argument(
-        "--quantization",
-        choices=QUANTIZATIONS,
-        help="numbers of the weights, for ctranslate2 (default: float32)",
+        "--quantization", choices=QUANTIZATIONS, help="numbers of the weights, for ctranslate2 (default: float32)"
     )
     parser.add_argument(
         "--bpe", choices=(*SUBWORD_MODELS, "none"), help="kind of subwords (default: by the model's folder)"

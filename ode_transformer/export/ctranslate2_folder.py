@@ -10,8 +10,7 @@ leave absolute positions on, but count from the start of the sentence. So encode
 decoder layers the first, above a narrow layer of zeros that has none and adds nothing.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from ode_transformer.models import ODETransformerModel
 from ode_transformer.nn import STACKS, DepthChoice, SubLayer
 from ode_transformer.nn.layer import copies_of
 from ode_transformer.numerics import ButcherTableau
-from ode_transformer.support.errors import UserError
 
 ACTIVATIONS = {
     "relu": common_spec.Activation.RELU,
@@ -40,18 +38,13 @@ ACTIVATIONS = {
 ZERO_LAYER_WIDTH = 1  # inner width of the feed-forward network of the layer of zeros
 
 
-def check(model: TranslationModel) -> None:
-    """Refuse a model that CTranslate2's specification cannot express.
-
-    :raises UserError: names the flag that stands in the way
-    """
-    problem = refusal(model.model, model.options.model)
-    if problem is not None:
-        raise UserError(f"{model.path}: CTranslate2 cannot express {problem}")
-
-
-def refusal(model: Any, options: Any) -> str | None:
+def refusal(trained: TranslationModel) -> str | None:
     """Return the flag that CTranslate2 cannot express and what it could express instead; None if there is none."""
+    problem = _problem(trained.model, trained.options.model)
+    return None if problem is None else f"CTranslate2 cannot express {problem}"
+
+
+def _problem(model: Any, options: Any) -> str | None:
     architecture = getattr(options, "arch", None) or getattr(options, "_name", "its architecture")
     if type(model) is not ODETransformerModel:
         return f"--arch {architecture}, only ode_transformer_* and other models of encoder and decoder layers"
@@ -116,23 +109,14 @@ def scores(
     return [result.log_probs for result in results]
 
 
-@dataclass(frozen=True)
-class PlainLayer:
-    """One application of a layer: the sub-layers that act in turn."""
-
-    self_attention: SubLayer
-    feed_forward: SubLayer
-    encoder_attention: SubLayer | None = None
-
-
-def plain_layers(stack: Any) -> list[PlainLayer]:
-    """Return the layers of a stack as they are applied, one for each stage of each layer."""
+def plain_layers(stack: Any) -> list[dict[str, SubLayer]]:
+    """Return the sub-layers of the layers of a stack as they are applied, one layer for each stage of each layer."""
     choice, stepped = stack.choice, stack.choice.stepped_layers(len(stack.layers))
     layers = []
     for index, layer in enumerate(stack.layers):
-        sublayers = [copies_of(layer[name]) for name in ("self_attn", "ffn", "encoder_attn") if name in layer]
+        copies_by_name = {name: copies_of(sublayer) for name, sublayer in layer.items()}
         for stage in range(choice.stages if index in stepped else 1):
-            layers.append(PlainLayer(*(copies[stage % len(copies)] for copies in sublayers)))
+            layers.append({name: copies[stage % len(copies)] for name, copies in copies_by_name.items()})
     return layers
 
 
@@ -142,7 +126,7 @@ def build_specification(model: TranslationModel) -> transformer_spec.Transformer
     encoder, decoder = model.model.encoder, model.model.decoder
     activation = ACTIVATIONS[model.options.model.activation_fn]
     specification = transformer_spec.TransformerSpec(
-        encoder_specification(encoder, activation), decoder_specification(decoder, activation)
+        stack_specification(encoder, activation), stack_specification(decoder, activation)
     )
     source, target = model.task.source_dictionary, model.task.target_dictionary
     specification.register_source_vocabulary(list(source.symbols))
@@ -161,37 +145,25 @@ def build_specification(model: TranslationModel) -> transformer_spec.Transformer
     return specification
 
 
-def encoder_specification(encoder: Any, activation: common_spec.Activation) -> transformer_spec.TransformerEncoderSpec:
-    """Return the specification of the encoder, with its weights."""
-    layers = plain_layers(encoder)
-    specification = transformer_spec.TransformerEncoderSpec(
-        len(layers),
-        encoder.cfg.encoder.attention_heads,
-        activation=activation,
-        layernorm_embedding=encoder.layernorm_embedding is not None,
-    )
-    set_embedding(specification, specification.embeddings[0], encoder)
-    for layer_spec, layer in zip(specification.layer, layers, strict=True):
-        set_layer(layer_spec, layer, asymmetric=True)
-    return specification
-
-
-def decoder_specification(decoder: Any, activation: common_spec.Activation) -> transformer_spec.TransformerDecoderSpec:
-    """Return the specification of the decoder, with its weights, and the layer of zeros where it is needed."""
-    layers, heads = plain_layers(decoder), decoder.cfg.decoder.attention_heads
-    zero_layers = int(decoder.choice.attention.max_relative_positions > 0)
-    specification = transformer_spec.TransformerDecoderSpec(
+def stack_specification(stack: Any, activation: common_spec.Activation) -> Any:
+    """Return the specification of encoder or decoder, with its weights, and the layer of zeros where it is needed."""
+    layers, heads = plain_layers(stack), getattr(stack.cfg, stack.stack).attention_heads
+    is_decoder = stack.stack == "decoder"
+    zero_layers = int(is_decoder and stack.choice.attention.max_relative_positions > 0)
+    build = transformer_spec.TransformerDecoderSpec if is_decoder else transformer_spec.TransformerEncoderSpec
+    specification: Any = build(
         zero_layers + len(layers),
         heads,
         activation=activation,
-        layernorm_embedding=decoder.layernorm_embedding is not None,
+        layernorm_embedding=stack.layernorm_embedding is not None,
     )
-    set_embedding(specification, specification.embeddings, decoder)
-    set_linear(specification.projection, decoder.output_projection)
+    set_embedding(specification, specification.embeddings if is_decoder else specification.embeddings[0], stack)
+    if is_decoder:
+        set_linear(specification.projection, stack.output_projection)
     for layer_spec in specification.layer[:zero_layers]:
-        set_zero_layer(layer_spec, heads, decoder.embed_dim, decoder.cfg.encoder.embed_dim)
+        set_zero_layer(layer_spec, heads, stack.embed_dim, stack.cfg.encoder.embed_dim)
     for layer_spec, layer in zip(specification.layer[zero_layers:], layers, strict=True):
-        set_layer(layer_spec, layer, asymmetric=False)
+        set_layer(layer_spec, layer, asymmetric=not is_decoder)
     return specification
 
 
@@ -218,20 +190,20 @@ def position_table(stack: Any) -> Tensor:
     return table[first : first + limit]
 
 
-def set_layer(layer_spec: Any, layer: PlainLayer, asymmetric: bool) -> None:
+def set_layer(layer_spec: Any, layer: Mapping[str, SubLayer], asymmetric: bool) -> None:
     """Set the weights of one layer.
 
     :param asymmetric: the form of relative positions, see above
     """
-    attention: Any = layer.self_attention.function
+    attention: Any = layer["self_attn"].function
     if attention.relative_keys is not None:
         layer_spec.self_attention = relative_specification(attention, asymmetric)
-    set_attention(layer_spec.self_attention, layer.self_attention, attention.in_proj)
-    if layer.encoder_attention is not None:
-        attention = layer.encoder_attention.function
-        set_attention(layer_spec.attention, layer.encoder_attention, attention.q_proj, attention.kv_proj)
-    network: Any = layer.feed_forward.function
-    set_layer_norm(layer_spec.ffn.layer_norm, layer.feed_forward.layer_norm)
+    set_attention(layer_spec.self_attention, layer["self_attn"], attention.in_proj)
+    if "encoder_attn" in layer:
+        attention = layer["encoder_attn"].function
+        set_attention(layer_spec.attention, layer["encoder_attn"], attention.q_proj, attention.kv_proj)
+    network: Any = layer["ffn"].function
+    set_layer_norm(layer_spec.ffn.layer_norm, layer["ffn"].layer_norm)
     set_linear(layer_spec.ffn.linear_0, network.fc1)
     set_linear(layer_spec.ffn.linear_1, network.fc2)
 
@@ -255,7 +227,6 @@ def relative_specification(attention: Any, asymmetric: bool) -> attention_spec.M
 
 
 def set_attention(specification: Any, sublayer: SubLayer, *projections: nn.Linear) -> None:
-    """Set the weights of an attention."""
     set_layer_norm(specification.layer_norm, sublayer.layer_norm)
     function: Any = sublayer.function
     for linear_spec, module in zip(specification.linear, [*projections, function.out_proj], strict=True):
@@ -263,14 +234,12 @@ def set_attention(specification: Any, sublayer: SubLayer, *projections: nn.Linea
 
 
 def set_linear(specification: Any, module: nn.Linear) -> None:
-    """Set the weights of a linear map."""
     specification.weight = array(module.weight)
     if module.bias is not None:
         specification.bias = array(module.bias)
 
 
 def set_layer_norm(specification: Any, module: Any) -> None:
-    """Set the weights of a layer normalisation."""
     specification.gamma, specification.beta = array(module.weight), array(module.bias)
 
 
@@ -292,5 +261,4 @@ def set_zero_layer(layer_spec: Any, heads: int, dim: int, encoder_dim: int) -> N
 
 
 def array(tensor: Tensor) -> NDArray[np.float32]:
-    """Return a tensor as an array in float32."""
     return np.ascontiguousarray(tensor.detach().float().cpu().numpy())

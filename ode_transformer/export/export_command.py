@@ -1,6 +1,6 @@
 """``ode-transformer export``: write a trained translation model as the folder of another library.
 
-A format is a module with ``check(model)``, which refuses what the library cannot express, ``write(model, folder,
+A format is a module with ``refusal(model)``, why the library cannot express a model, ``write(model, folder,
 quantization)`` and ``scores(model, folder, sources, targets)``, and one line in ``FORMATS``. The folder appears
 complete or not at all, and only if it scores some sentences as the model does.
 """
@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
     trained = load_trained_model(args.path, args.data or folder, args.source_lang, args.target_lang)
     model = TranslationModel(args.path, *trained)
     library_format = importlib.import_module(FORMATS[args.to])
-    library_format.check(model)
+    if reason := library_format.refusal(model):
+        raise UserError(f"{model.path}: {reason}")
     progress = ProgressMeter("steps of the export", 3 if args.quantization else 2)
     with atomic_directory(args.output) as folder:
         library_format.write(model, folder, None)

@@ -25,7 +25,6 @@ from ode_transformer.export.huggingface_model import (
 from ode_transformer.export.huggingface_tokenizer import DICTIONARIES_FILE
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
-from ode_transformer.support.errors import UserError
 
 MODULE = "modeling_ode_transformer"
 CODE = '''"""Model and tokenizer of this folder, by the package ode_transformer: pip install ode-transformer."""
@@ -37,16 +36,14 @@ __all__ = ["ODETransformerConfig", "ODETransformerForSeq2SeqLM", "ODETransformer
 '''
 
 
-def check(model: TranslationModel) -> None:
-    """Refuse a model that the folder cannot hold.
-
-    :raises UserError: names what stands in the way
-    """
-    if not isinstance(model.model, ODETransformerModel):
-        raise UserError(
-            f"{model.path}: --arch {model.options.model.arch} is no architecture of this package, so its code cannot "
-            "be imported from it; fairseq's own models have converters in transformers"
-        )
+def refusal(model: TranslationModel) -> str | None:
+    """Return why the folder cannot hold a model; None if it can."""
+    if isinstance(model.model, ODETransformerModel):
+        return None
+    return (
+        f"--arch {model.options.model.arch} is no architecture of this package, so its code cannot be imported from "
+        "it; fairseq's own models have converters in transformers"
+    )
 
 
 def write(model: TranslationModel, folder: Path, quantization: None) -> None:

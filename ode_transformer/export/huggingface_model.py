@@ -164,11 +164,9 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         return False  # the model has caches of its own
 
     def get_encoder(self, *_: Any, **__: Any) -> SourceEncoder:
-        """Return the encoder as ``generate`` calls it."""
         return SourceEncoder(self.model)
 
     def get_input_embeddings(self) -> nn.Module:
-        """Return the embeddings of the source."""
         embeddings: nn.Module = self.model.encoder.embed_tokens
         return embeddings
 

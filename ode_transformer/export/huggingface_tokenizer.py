@@ -55,9 +55,7 @@ class ODETransformerTokenizer(PreTrainedTokenizer):
         self.divider = SubwordEncoder(*self.subword_model) if self.subword_model else None
         special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
         # Special symbols in a text are words, as for fairseq.
-        super().__init__(
-            **{**special, "special_tokens_pattern": "eos", "split_special_tokens": True, **settings},
-        )
+        super().__init__(**{**special, "special_tokens_pattern": "eos", "split_special_tokens": True, **settings})
 
     @property
     def vocab_size(self) -> int:
@@ -65,7 +63,6 @@ class ODETransformerTokenizer(PreTrainedTokenizer):
         return len(self.numbers)
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the number of each symbol."""
         return dict(self.numbers)
 
     def _tokenize(self, text: str, **_: Any) -> list[str]:
@@ -79,7 +76,6 @@ class ODETransformerTokenizer(PreTrainedTokenizer):
         return self.target_symbols[index]
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """Return the line of some pieces."""
         return normalize_spaces(join_pieces(" ".join(tokens), self.piece_kind))
 
     def _switch_to_input_mode(self) -> None:
@@ -93,8 +89,7 @@ class ODETransformerTokenizer(PreTrainedTokenizer):
         files = [Path(self.vocab_file), *([self.subword_model[1]] if self.subword_model else [])]
         written = []
         for file in files:
-            path = Path(save_directory) / f"{filename_prefix}-{file.name}" if filename_prefix else None
-            path = path or Path(save_directory) / file.name
+            path = Path(save_directory) / (f"{filename_prefix}-{file.name}" if filename_prefix else file.name)
             if not path.exists() or not path.samefile(file):
                 shutil.copyfile(file, path)
             written.append(str(path))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ode_transformer.cli.command import main
 from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 from ode_transformer.export import ctranslate2_folder, huggingface_folder
 from ode_transformer.export.ctranslate2_folder import refusal
+from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.export.huggingface_folder import model_options
 from ode_transformer.models.model_from_options import build_from_options
 
@@ -121,7 +123,8 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
 def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: str) -> None:
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, ["data", *map(str, (*SMALL, *flags))])
-    assert f"{refusal(build_from_options(args, 30), args)}".startswith(problem)
+    trained = TranslationModel(Path("model.pt"), build_from_options(args, 30), SimpleNamespace(model=args), task=None)
+    assert f"{refusal(trained)}".startswith(f"CTranslate2 cannot express {problem}")
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
