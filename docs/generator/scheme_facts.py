@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from ode_transformer.nn import LSTM, DepthChoice, SubLayerKind, build_scheme
 from ode_transformer.numerics import (
@@ -91,11 +92,9 @@ def _integrate(scheme: Any, f: Callable[[Tensor], Tensor], y: Tensor, layers: in
 
 def count_states(name: str) -> int:
     """Count the tensors [.., dim] that a scheme passes on after ``DEPTH`` layers, y among them."""
-    y, state = _integrate(_build(name, DEPTH, 4), torch.zeros_like, torch.zeros(1, 4, dtype=torch.float64), DEPTH)
-    tensors = [y]
-    for value in state or ():
-        tensors += value if isinstance(value, tuple) else (value,)
-    return len({id(tensor) for tensor in tensors})
+    start = torch.zeros(1, 4, dtype=torch.float64)
+    y_and_state = _integrate(_build(name, DEPTH, 4), torch.zeros_like, start, DEPTH)
+    return len({id(tensor) for tensor in tree_leaves(y_and_state) if tensor is not None})
 
 
 def measure_order(name: str) -> float | None:

@@ -16,13 +16,9 @@ from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
+from ode_transformer.decoding.continuations import Continuations, best_continuations, choose_continuations
 from ode_transformer.decoding.recorded_search import BLOCK, RecordedSearches, SearchRules
-from ode_transformer.decoding.search_steps import (
-    Continuations,
-    GrowingSteps,
-    best_continuations,
-    choose_continuations,
-)
+from ode_transformer.nn import ROWS_STAY
 from ode_transformer.support.errors import UserError
 
 
@@ -69,16 +65,7 @@ class Hypotheses:
         :param log_probs: of all words, [R, words]
         """
         so_far = self.scores[:, step - 1] if step else None
-        totals, next_words, beams = best_continuations(log_probs, so_far, len(self.sentences), self.beam)
-        return Continuations(totals, next_words, self._first_rows[: len(self.sentences)] + beams)
-
-    def choose(self, continuations: Continuations, ends: Tensor) -> Continuations:
-        """Return the first k continuations that go on; where there are fewer, those that end take the vacant places.
-
-        :param ends: which of them end, [B, n]; changed in place
-        """
-        chosen, self.vacant = choose_continuations(continuations, ends, self.vacant)
-        return chosen
+        return best_continuations(log_probs, so_far, self._first_rows[: len(self.sentences)], self.beam)
 
     def continue_by(self, chosen: Continuations, step: int) -> Tensor:
         """Continue hypotheses by a word; return the rows that go on, in their new order, [R]."""
@@ -201,13 +188,15 @@ class BeamSearch(SequenceGenerator):
         :param bounds: least and greatest of ``limits``
         """
         (shortest_limit, limit), k = bounds, self.beam_size
-        steps = GrowingSteps(self.model, self._encode(net_input), self.temperature)
+        encoder_outs = self._encode(net_input)
+        states: list[dict[str, Any]] = [{ROWS_STAY: True} for _ in self.model.models]
         hypotheses = Hypotheses(lengths, k, limits, limit, first_token, self.pad)
         finalized: list[list[dict[str, Tensor]]] = [[] for _ in range(len(lengths))]
         for step in range(limit + 1):
             at_limit = hypotheses.limits.le(step).repeat_interleave(k) if step >= shortest_limit else None
             with torch.inference_mode():
-                log_probs, weights = steps.scores(hypotheses.tokens, step)
+                tokens = hypotheses.tokens[:, : step + 1]
+                log_probs, weights = self.model.forward_decoder(tokens, encoder_outs, states, self.temperature)
                 self._forbid(log_probs, step, at_limit)
             hypotheses.keep_attention(weights, step)
             continuations = hypotheses.continuations(log_probs, step)
@@ -220,12 +209,16 @@ class BeamSearch(SequenceGenerator):
                 ended = self._finalize(step, continuations.first(k).select(ends[:, :k]), hypotheses, limit, finalized)
             if len(ended) == len(hypotheses.sentences):
                 break
-            chosen = hypotheses.choose(continuations, ends)
+            chosen, hypotheses.vacant = choose_continuations(continuations, ends, hypotheses.vacant)
             if ended:
                 chosen = chosen.select(hypotheses.remove(ended))
             rows = hypotheses.continue_by(chosen, step)
             with torch.inference_mode():
-                steps.select(rows, bool(ended))
+                for state in states:
+                    state[ROWS_STAY] = not ended
+                self.model.reorder_incremental_state(states, rows)
+                if ended:
+                    encoder_outs = self.model.reorder_encoder_out(encoder_outs, rows)
         return finalized
 
     def _ends(self, continuations: Continuations, hypotheses: Hypotheses) -> tuple[Tensor, bool, bool]:

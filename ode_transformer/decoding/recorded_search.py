@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
-from ode_transformer.decoding.search_steps import Continuations, best_continuations, choose_continuations
+from ode_transformer.decoding.continuations import Continuations, best_continuations, choose_continuations
 from ode_transformer.graphs import RECORDERS, round_up_count
-from ode_transformer.nn import FIXED_STEP, PLAIN_SEARCH, Caches, FixedStep, PlainSearch
+from ode_transformer.nn import FIXED_STEP, ROWS_STAY, Caches, FixedStep
 
 BLOCK = 64  # positions; within a block all steps attend to as many
 _MULTIPLE = 8  # of the padded lengths of sources
@@ -93,12 +93,10 @@ class RecordedSearch:
         self.model, self.encoder_outs, self.rules = model, encoder_outs, rules
         self._outputs = _tensors(encoder_outs)
         device, k = next(model.parameters()).device, rules.beam
-        self.sentences = B = encoder_outs[0]["encoder_out"][0].size(1)
+        B = encoder_outs[0]["encoder_out"][0].size(1)
         rows = B * k
         self.inputs = FixedStep(rows, capacity, device)
-        self.states: list[Any] = [
-            {PLAIN_SEARCH: PlainSearch(), FIXED_STEP: self.inputs} for _ in range(model.models_size)
-        ]
+        self.states: list[Any] = [{ROWS_STAY: True, FIXED_STEP: self.inputs} for _ in range(model.models_size)]
         self.tokens = torch.full((rows, capacity + 1), rules.padding, device=device)
         self.scores = torch.zeros(rows, capacity, device=device)  # sums up to each position
         # Before the first word the hypotheses of a sentence are the same.
@@ -196,9 +194,8 @@ class RecordedSearch:
         self._forbid(log_probs, position)
         last_scores = self.scores.index_select(1, (position - 1).clamp(min=0))[:, 0]
         so_far = torch.where(position > 0, last_scores, self.first_scores)  # [R]
-        totals, next_words, beams = best_continuations(log_probs, so_far, self.sentences, rules.beam)
-        continuations = Continuations(totals, next_words, self.first_rows + beams)
-        ends = next_words.eq(rules.end).logical_and_(totals.ne(-math.inf))  # [B, 2k]
+        continuations = best_continuations(log_probs, so_far, self.first_rows, rules.beam)
+        ends = continuations.words.eq(rules.end).logical_and_(continuations.totals.ne(-math.inf))  # [B, 2k]
         ends[:, : rules.beam].gt_(self.vacant)  # true, and the place is not vacant
         self._keep_ended(continuations.first(rules.beam), ends[:, : rules.beam], position)
         self.vacant.logical_or_(self.waits[:, None])

@@ -165,12 +165,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "for each on)",
     )
     parser.add_argument("--input", type=Path, metavar="FILE", help="text, one line per sentence (default: stdin)")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="translation (default: stdout; follows a link)",
-    )
+    parser.add_argument("--output", type=Path, metavar="FILE", help="translation (default: stdout; follows a link)")
     parser.add_argument("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
     add_model_arguments(parser)
 

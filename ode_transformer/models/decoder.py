@@ -13,7 +13,7 @@ from ode_transformer.models.depth_stack import DepthStack, seen_padding
 from ode_transformer.models.layers import build_layer
 from ode_transformer.nn import (
     FIXED_STEP,
-    PLAIN_SEARCH,
+    ROWS_STAY,
     AttentionMask,
     Caches,
     Context,
@@ -21,7 +21,6 @@ from ode_transformer.nn import (
     FixedStep,
     KeyValueCache,
     Layer,
-    PlainSearch,
     StepMasks,
     SubLayerKind,
     WordDropout,
@@ -181,7 +180,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         # A recorded step reads padding that other batches overwrite: it makes the masks itself.
         build_masks = partial(StepMasks, self.heads)
         masks: StepMasks = build_masks() if step else self._search_state(incremental_state, "masks", build_masks)
-        padding = None if PLAIN_SEARCH in incremental_state else seen_padding(tokens.eq(self.padding_idx))
+        padding = None if ROWS_STAY in incremental_state else seen_padding(tokens.eq(self.padding_idx))
         choice, length = self.choice.attention, tokens.size(1)
         self_mask = masks.over_target(length, tokens.device, padding, choice) if step is None else step.mask(choice)
         masks_by_kind: dict[SubLayerKind, AttentionMask] = {SubLayerKind.SELF_ATTENTION: self_mask}
@@ -229,8 +228,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     @torch.no_grad()
     def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Reorder all caches in place to the rows ``new_order`` that beam search has chosen."""
-        search: PlainSearch | None = incremental_state.get(PLAIN_SEARCH)
-        self._caches(incremental_state).reorder(new_order, search is not None and search.rows_stay)
+        self._caches(incremental_state).reorder(new_order, incremental_state.get(ROWS_STAY, False))
 
     def reorder_incremental_state_scripting(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
         """Reorder all caches; fairseq's own method looks for them in every module, at each step."""

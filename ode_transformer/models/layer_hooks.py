@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.hooks import RemovableHandle
 
 from ode_transformer.models.depth_stack import DepthStack
@@ -39,11 +40,9 @@ def removed_afterwards(handles: Iterable[RemovableHandle]) -> Iterator[None]:
 
 def tensors_between(y: Tensor, state: Any) -> list[Tensor]:
     """Return what a layer reads: y, and the tensors of its scheme's state without its history, each [.., dim]."""
-    tensors = [y]
-    for name, value in ({} if state is None else state._asdict()).items():
-        if name != "history":
-            tensors += value if isinstance(value, tuple) else () if value is None else (value,)
-    return tensors
+    if hasattr(state, "history"):
+        state = state._replace(history=())
+    return [x for x in tree_leaves((y, state)) if isinstance(x, Tensor)]
 
 
 def see_layer_inputs(stack: DepthStack, see: SeeLayer) -> list[RemovableHandle]:
@@ -55,19 +54,11 @@ def see_layer_inputs(stack: DepthStack, see: SeeLayer) -> list[RemovableHandle]:
     def replace_inputs(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         assert isinstance(module, Layer)
         y, state, context, scheme = inputs
-        if state is not None:
-            state = type(state)(*(_views(value) for value in state))
-        y = _views(y)
+        y, state = tree_map_only(Tensor, lambda x: x.view_as(x), (y, state))
         see(LayerId(stack.stack, module.index + 1), tensors_between(y, state), context.padding)
         return y, state, context, scheme
 
     return [layer.register_forward_pre_hook(replace_inputs) for layer in stack.layers]
-
-
-def _views(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_views, value))
-    return None if value is None else value.view_as(value)
 
 
 def see_steps(stack: DepthStack, see: SeeStep) -> list[RemovableHandle]:

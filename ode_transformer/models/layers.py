@@ -8,13 +8,11 @@ from torch import nn
 from ode_transformer.models.depth_stack import feed_forward_options
 from ode_transformer.nn import (
     PLAIN_ATTENTION,
-    SOURCE_AXIS,
-    TARGET_AXIS,
     DepthChoice,
     FeedForward,
     Layer,
     MultiheadAttention,
-    SeparableAttention,
+    SourceAxisAttention,
     SubLayer,
     SubLayerKind,
     joint_width,
@@ -31,9 +29,9 @@ def plan_layer(splitting: Splitting, cross_attention: bool) -> dict[str, tuple[S
     A field that acts twice has two sub-layers, called ``_down`` and ``_up`` (Macaron Net, Eqs. 17 and 19).
     """
     attentions = [name for name in _ATTENTIONS if cross_attention or name == "self_attn"]
-    order = [field for field, _ in splitting.parts]
+    order = [field for field, _ in splitting]
     plan: dict[str, tuple[SubLayerKind, float]] = {}
-    for number, (field, fraction) in enumerate(splitting.parts):
+    for number, (field, fraction) in enumerate(splitting):
         half = "" if order.count(field) == 1 else "_up" if field in order[:number] else "_down"
         for name in attentions if field == "diffusion" else ["ffn"]:
             plan[name + half] = _ATTENTIONS.get(name, SubLayerKind.FEED_FORWARD), fraction
@@ -106,7 +104,6 @@ JOINT_KINDS = {
     "self_attn_source": SubLayerKind.SOURCE_ATTENTION,
     "ffn_source": SubLayerKind.FEED_FORWARD,
 }
-_ATTENDED_AXIS = {SubLayerKind.TARGET_ATTENTION: TARGET_AXIS, SubLayerKind.SOURCE_ATTENTION: SOURCE_AXIS}
 
 # Shared noise (Figure 2b): Dropout1d along the axis that is not attended, Dropout2d along both.
 JOINT_DROPOUTS = ("shared", "independent")
@@ -131,13 +128,13 @@ def build_joint_layer(cfg: TransformerConfig) -> Layer:
         if kind is SubLayerKind.FEED_FORWARD:
             function = FeedForward(width, sizes.ffn_embed_dim, *feed_forward_options(cfg), shared_noise=noise)
         else:
-            function = SeparableAttention(
-                _ATTENDED_AXIS[kind],
+            attention = SourceAxisAttention if kind is SubLayerKind.SOURCE_ATTENTION else MultiheadAttention
+            function = attention(
                 width,
                 sizes.attention_heads,
                 cfg.attention_dropout,
                 choice.attention,
-                shared,
+                shared_noise=(1,) if shared else (),  # the weights of all lines are [B, lines, H, D, D]
             )
         pre_norm = sizes.normalize_before
         return SubLayer(

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,36 +30,8 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
     return {name: str(value) for name, value in settings.items()}
 
 
-class SettingsChange(NamedTuple):
-    """Difference between the settings of a checkpoint and those of a model.
-
-    :param description: names both in one line
-    :param obstacle: why the parameters cannot serve the model; None if they can
-    """
-
-    description: str
-    obstacle: str | None
-
-
-def settings_change(trained: Mapping[str, str], choice: DepthChoice) -> SettingsChange | None:
-    """Compare the settings that parameters were trained with and those of the model that loads them.
-
-    :param trained: :func:`checkpoint_settings` of the choice with which the parameters were trained; one that is
-        missing had its default
-    :param choice: choice of the model
-    :returns: None if nothing differs
-    """
-    current = checkpoint_settings(choice)
-    trained = checkpoint_settings(type(choice)()) | dict(trained)
-    changed = {name: value for name, value in trained.items() if current.get(name) != value}
-    if not changed:
-        return None
-    now = {name: current.get(name, "no longer an option") for name in changed}
-    description = f"trained with {_join(changed)}; this model has {_join(now)}"
-    return SettingsChange(description, _obstacle(trained, choice, changed))
-
-
 def _obstacle(trained: Mapping[str, str], choice: DepthChoice, changed: Mapping[str, str]) -> str | None:
+    """Return why parameters with the settings ``trained`` cannot serve a model; None if they can."""
     options = choice.options()
     if learns_weights(trained["scheme"], trained["coefficients"]) or choice.has_learned_weights:
         return "learned coefficients belong to the scheme that they were trained with"
@@ -109,12 +80,16 @@ class CheckpointSettings(nn.Module):
             if (trained_value := trained.pop(name, value)) != value:
                 flag = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{self.stack}: trained with {flag} {trained_value}, which is not to be {value} now")
-        change = settings_change(trained, self.choice)
-        if change is None:
+        trained = checkpoint_settings(type(self.choice)()) | trained  # what is missing had its default
+        current = checkpoint_settings(self.choice)
+        changed = {name: value for name, value in trained.items() if current.get(name) != value}
+        if not changed:
             return
-        obstacle = change.obstacle
+        now = {name: current.get(name, "no longer an option") for name in changed}
+        change = f"{self.stack}: trained with {_join(changed)}; this model has {_join(now)}"
+        obstacle = _obstacle(trained, self.choice, changed)
         if obstacle is None and not self.may_change:
             obstacle = "decode with --model-overrides or train on with --finetune-from-model to swap them"
         if obstacle is not None:
-            raise ValueError(f"{self.stack}: {change.description}: {obstacle}")
-        logger.warning(f"{self.stack}: {change.description}")
+            raise ValueError(f"{change}: {obstacle}")
+        logger.warning(change)

@@ -10,7 +10,6 @@ Axes: B batch, H heads, T target positions, S keys, C channels, k rows that shar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,9 +29,10 @@ from ode_transformer.nn.relative_position import relative_offsets
 if TYPE_CHECKING:
     from ode_transformer.nn.attention import MultiheadAttention
 
-# Keys among fairseq's incremental states
+# Keys among fairseq's incremental states. ROWS_STAY says whether the next reordering replaces each row by one of the
+# same sentence. A search that has it has no padding in its hypotheses. To find out either would wait for a GPU.
 FIXED_STEP = "fixed_step"
-PLAIN_SEARCH = "plain_search"
+ROWS_STAY = "rows_stay"
 
 
 def attend_from_last_position(
@@ -72,7 +72,7 @@ def attend_from_last_position(
             bias = positions if bias is None else positions + bias
     else:
         rows = len(x)
-        if not cache:
+        if not cache.is_filled:
             assert source is not None
             key, value = attention.split_heads(attention.kv_proj(source), 2)
             cache.store(key, value, rows)
@@ -102,18 +102,6 @@ def attend_from_last_position(
     return attention.out_proj(by_row(out).reshape(x.shape))
 
 
-@dataclass
-class PlainSearch:
-    """Facts about a search that its steps need not find out, as where they would wait for a GPU.
-
-    No position of a hypothesis is padding.
-
-    :param rows_stay: the next reordering replaces each row by one of the same sentence
-    """
-
-    rows_stay: bool = True
-
-
 class StepMasks:
     """Masks of one query, the last target position, through the steps of a search.
 
@@ -126,11 +114,7 @@ class StepMasks:
         self._source: tuple[Tensor, AttentionMask] | None = None  # padding, and its mask
 
     def over_target(
-        self,
-        keys: int,
-        device: torch.device,
-        padding: Tensor | None = None,
-        choice: AttentionChoice = PLAIN_ATTENTION,
+        self, keys: int, device: torch.device, padding: Tensor | None = None, choice: AttentionChoice = PLAIN_ATTENTION
     ) -> AttentionMask:
         """Return the mask of self-attention.
 
@@ -216,7 +200,7 @@ class FixedCache(KeyValueCache):
 
     def write(self, added: Tensor) -> None:
         """Reorder the rows, and set one position of the keys and values, [1, 2, B, .., H, C/H]."""
-        if not len(self):  # 0, since 0 times a value has to be 0
+        if not self.length:  # zeros, since 0 times a value has to be 0
             self.positions = added.new_zeros(self._step.capacity, *added.shape[1:])
         self.length = self._step.room
         used = self.positions[: self.length]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ode_transformer.nn.attention_scores import AttentionChoice
 from ode_transformer.nn.compatibility import refusal
-from ode_transformer.nn.context import SubLayerKind
+from ode_transformer.nn.context import SELF_ATTENTIONS, SubLayerKind
 from ode_transformer.nn.depth_wise_lstm import LSTM, LSTMChoice
-from ode_transformer.nn.layer import FUNCTIONS, SCOPES, Group, groups
-from ode_transformer.nn.layer_history import HISTORIES
+from ode_transformer.nn.layer import FUNCTIONS, Group
 from ode_transformer.nn.options import Choice, option
-from ode_transformer.nn.value_residual import VALUE_RESIDUALS
 from ode_transformer.numerics import (
     COEFFICIENTS,
     GATE_STARTS,
@@ -29,7 +27,9 @@ from ode_transformer.numerics import (
     tableau_names,
 )
 
-STAGE_PARAMETERS = ("shared", "separate")
+# Which sub-layers are stepped (ODE Transformer 2022, Figure 4): merged, each alone, or one of them beside plain others.
+SCOPES = ("san+ffn", "san/ffn", "san", "ffn")
+_STEPPED_ALONE = {"san": SELF_ATTENTIONS, "ffn": (SubLayerKind.FEED_FORWARD,)}
 
 
 def depth_schemes() -> tuple[str, ...]:
@@ -37,29 +37,16 @@ def depth_schemes() -> tuple[str, ...]:
     return (*tableau_names(), *RECURRENCES, LSTM)
 
 
-def _is_runge_kutta(choice: DepthChoice) -> bool:
-    return isinstance(choice.rule, ButcherTableau)
-
-
-def _has_stages(choice: DepthChoice) -> bool:
-    return choice.stages > 1
-
-
-def _has_step(choice: DepthChoice) -> bool:
-    return choice.rule is not None and (isinstance(choice.rule, ButcherTableau) or choice.rule.normalizes_step)
-
-
-def _is_lstm(choice: DepthChoice) -> bool:
-    return choice.is_lstm
-
-
-def _is_no_lstm(choice: DepthChoice) -> bool:
-    return not choice.is_lstm
-
-
-_RUNGE_KUTTA = {"read_by": _is_runge_kutta, "needs": "a Runge–Kutta scheme"}
-_OF_FAIRSEQ = {"own_flag_only": True, "fairseqs": True, "remembered": False}
-_STAGES = {"read_by": _has_stages, "needs": "a scheme of several stages"}
+_RUNGE_KUTTA: dict[str, Any] = {
+    "read_by": lambda choice: isinstance(choice.rule, ButcherTableau),
+    "needs": "a Runge–Kutta scheme",
+}
+_STAGES: dict[str, Any] = {"read_by": lambda choice: choice.stages > 1, "needs": "a scheme of several stages"}
+_FEED_FORWARD: dict[str, Any] = {
+    "read_by": lambda choice: not choice.is_lstm,
+    "needs": "a layer that has a feed-forward network",
+}
+_OF_FAIRSEQ: dict[str, Any] = {"own_flag_only": True, "fairseqs": True, "remembered": False}
 
 
 @dataclass(frozen=True)
@@ -117,8 +104,7 @@ class DepthChoice(Choice):
         "which sub-layers are stepped: merged, each, or one of them",
         values=lambda: SCOPES,
         flag="ode-function-scope",
-        read_by=_is_no_lstm,
-        needs="a layer that has a feed-forward network",
+        **_FEED_FORWARD,
     )
     steps: int = option(1, "steps for each layer, each 1/N as long", another=2, interval="positive", **_RUNGE_KUTTA)
     step_size: float = option(
@@ -131,7 +117,7 @@ class DepthChoice(Choice):
     stage_parameters: str = option(
         "shared",
         "separate: a copy of the layer for each stage (2022, footnote 4)",
-        values=lambda: STAGE_PARAMETERS,
+        values=lambda: ("shared", "separate"),
         fixed=True,
         exported=True,
         **_STAGES,
@@ -149,12 +135,14 @@ class DepthChoice(Choice):
         "lie-trotter: a Transformer layer; strang: Macaron",
         values=lambda: tuple(SPLITTINGS),
         flag="layer-splitting",
-        read_by=_is_no_lstm,
-        needs="a layer that has a feed-forward network",
         fixed=True,
+        **_FEED_FORWARD,
     )
     normalize_step: bool = option(
-        False, "normalise what a step adds to y", read_by=_has_step, needs="a Runge–Kutta scheme or momentum"
+        False,
+        "normalise what a step adds to y",
+        read_by=lambda c: isinstance(c.rule, ButcherTableau) or getattr(c.rule, "normalizes_step", False),
+        needs="a Runge–Kutta scheme or momentum",
     )
     normalize_before: bool = option(
         True,
@@ -166,7 +154,7 @@ class DepthChoice(Choice):
     history: str = option(
         "none",
         "how the layers read all earlier layers: none, their mean (dense) or learned weights (dlcl)",
-        values=lambda: HISTORIES,
+        values=lambda: ("none", "dense", "dlcl"),
         flag="layer-history",
         own_flag_only=True,
         remembered=False,
@@ -177,11 +165,13 @@ class DepthChoice(Choice):
     value_residual: str = option(
         "none",
         "add the first layer's values to those of later layers",
-        values=lambda: VALUE_RESIDUALS,
+        values=lambda: ("none", "mean", "learned"),
         flag="value-residual",
     )
     attention: AttentionChoice = option(AttentionChoice(), "variant of the self-attention")
-    lstm: LSTMChoice = option(LSTMChoice(), "depth-wise LSTM", read_by=_is_lstm, needs=f"scheme {LSTM}")
+    lstm: LSTMChoice = option(
+        LSTMChoice(), "depth-wise LSTM", read_by=lambda choice: choice.is_lstm, needs=f"scheme {LSTM}"
+    )
 
     def __post_init__(self) -> None:
         reason = refusal(self)
@@ -204,16 +194,12 @@ class DepthChoice(Choice):
         return 1 if self.rule is None else self.rule.stages
 
     @property
-    def predictor(self) -> ButcherTableau | None:
-        """Tableau whose stages a predictor–corrector scheme corrects; None for other schemes."""
-        return self.rule.predictor if isinstance(self.rule, Recurrence) else None
-
-    @property
     def weighed_stages(self) -> ButcherTableau | None:
         """Tableau whose stages coefficients weigh, under the name of the scheme; None if the scheme has none."""
-        if self.predictor is not None:
-            return replace(self.predictor, name=self.scheme, aliases=())
-        return self.rule if isinstance(self.rule, ButcherTableau) else None
+        if isinstance(self.rule, Recurrence):
+            predictor = self.rule.predictor
+            return None if predictor is None else replace(predictor, name=self.scheme, aliases=())
+        return self.rule
 
     @property
     def weighed_count(self) -> int:
@@ -264,7 +250,10 @@ class DepthChoice(Choice):
             return [((name,), True) for name, kind in kinds.items() if kind is not SubLayerKind.FEED_FORWARD]
         if self.function == "layer-output" and self.stages == 1:
             return [(tuple(kinds), False)]
-        return groups(self.stepped_scope, kinds)
+        scope = self.stepped_scope
+        if scope == "san+ffn":
+            return [(tuple(kinds), True)]
+        return [((name,), scope == "san/ffn" or kind in _STEPPED_ALONE[scope]) for name, kind in kinds.items()]
 
 
 def learns_weights(scheme: str, coefficients: str) -> bool:

@@ -24,7 +24,7 @@ Later code of the authors' toolkit (hfxunlp/transformer) merges in another way, 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -39,11 +39,6 @@ from ode_transformer.numerics import Field, Scheme, module_of_block, reserve_sch
 LSTM = "dlstm"  # value of the scheme flags
 reserve_scheme_name(LSTM)
 
-HIDDEN = ("ffn", "linear")
-MERGES = ("add", "concat", "concat-unprojected", "residual")
-SHARES = ("gates", "all", "none")
-FIRST_CELLS = ("zero", "learned", "embedding")
-
 
 @dataclass(frozen=True)
 class LSTMChoice(Choice):
@@ -52,25 +47,29 @@ class LSTMChoice(Choice):
     flag_prefix: ClassVar[str] = "dlstm-"
 
     hidden: str = option(
-        "ffn", "hidden computation by a network of two layers, or of one", values=lambda: HIDDEN, remembered=False
+        "ffn",
+        "hidden computation by a network of two layers, or of one",
+        values=lambda: ("ffn", "linear"),
+        remembered=False,
     )
     merge: str = option(
-        "add", "how the attentions of a layer become the LSTM's input", values=lambda: MERGES, fixed=True
+        "add",
+        "how the attentions of a layer become the LSTM's input",
+        values=lambda: ("add", "concat", "concat-unprojected", "residual"),
+        fixed=True,
     )
     share: str = option(
         "gates",
         "what layers share: the gates, gates and hidden state, or nothing",
-        values=lambda: SHARES,
+        values=lambda: ("gates", "all", "none"),
         remembered=False,
     )
-    first_cell: str = option("zero", "the cell below the first layer", values=lambda: FIRST_CELLS, fixed=True)
+    first_cell: str = option(
+        "zero", "the cell below the first layer", values=lambda: ("zero", "learned", "embedding"), fixed=True
+    )
     forget_bias: float = option(
         0.0, "initial bias of the forget gate; above 0 the gate starts open", another=1.0, remembered=False
     )
-
-    def inputs(self, attentions: int) -> int:
-        """Return the number of vectors in v."""
-        return 1 + (attentions if self.merge == "concat-unprojected" else 1)
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,11 @@ class HiddenSizes:
 
 
 class Gates(nn.Module):
-    """Gates i, f and g by one projection, each normalised; [.., n·dim] -> three tensors [.., dim]."""
+    """Gates i, f and g by one projection, each normalised; [.., input_dim] -> three tensors [.., dim]."""
 
-    def __init__(self, dim: int, forget_bias: float = 0.0, inputs: int = 2) -> None:
+    def __init__(self, dim: int, forget_bias: float, input_dim: int) -> None:
         super().__init__()
-        self.projection = linear(inputs * dim, 3 * dim)
+        self.projection = linear(input_dim, 3 * dim)
         for weight in self.projection.weight.detach().chunk(3):  # three matrices in one
             nn.init.xavier_uniform_(weight)
         self.weight = nn.Parameter(torch.ones(3, dim))
@@ -100,23 +99,21 @@ class Gates(nn.Module):
         return torch.addcmul(self.bias, z, self.weight).sigmoid().unbind(dim=-2)
 
 
-def build_hidden(hidden: str, dim: int, sizes: HiddenSizes, inputs: int = 2) -> nn.Module:
-    """Build the hidden computation h of v, [.., n·dim] -> [.., dim]: Eq. 8 or Eq. 6."""
-    if hidden == "ffn":
-        network: nn.Module = FeedForward(
-            dim, sizes.inner_dim, sizes.activation, sizes.inner_dropout, input_dim=inputs * dim, normalized=True
-        )
-    else:
-        network = OneLayer(dim, sizes.activation, inputs)
-    return nn.Sequential(network, Dropout(sizes.dropout))
+def build_hidden(hidden: str, dim: int, sizes: HiddenSizes, input_dim: int) -> nn.Module:
+    """Build the hidden computation h of v, [.., input_dim] -> [.., dim]: Eq. 8 or Eq. 6."""
+    activation, dropout = sizes.activation, Dropout(sizes.dropout)
+    if hidden == "linear":
+        return nn.Sequential(OneLayer(dim, activation, input_dim), dropout)
+    network = FeedForward(dim, sizes.inner_dim, activation, sizes.inner_dropout, input_dim, normalized=True)
+    return nn.Sequential(network, dropout)
 
 
 class OneLayer(nn.Module):
-    """act(LN(W_h v + b_h)), [.., n·dim] -> [.., dim]."""
+    """act(LN(W_h v + b_h)), [.., input_dim] -> [.., dim]."""
 
-    def __init__(self, dim: int, activation: Callable[[Tensor], Tensor], inputs: int = 2) -> None:
+    def __init__(self, dim: int, activation: Callable[[Tensor], Tensor], input_dim: int) -> None:
         super().__init__()
-        self.projection = linear(inputs * dim, dim)
+        self.projection = linear(input_dim, dim)
         self.layer_norm = nn.LayerNorm(dim)
         self.activation = activation
 
@@ -124,14 +121,8 @@ class OneLayer(nn.Module):
         return self.activation(self.layer_norm(self.projection(v)))
 
 
-class Cell(NamedTuple):
-    """State of a depth-wise LSTM: c [.., dim]."""
-
-    cell: Tensor
-
-
 class DepthWiseLSTM(Scheme):
-    """Scheme that passes output and cell through layers of attentions.
+    """Scheme that passes output and cell through layers of attentions; the state is the cell c [.., dim].
 
     :param attentions: number of attentions of a layer
     """
@@ -140,29 +131,30 @@ class DepthWiseLSTM(Scheme):
         super().__init__()
         gates = layers if choice.share == "none" else 1
         hidden = 1 if choice.share == "all" else layers
-        self.attentions, inputs = attentions, choice.inputs(attentions)
-        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias, inputs) for _ in range(gates))
-        self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes, inputs) for _ in range(hidden))
+        self.attentions = attentions
+        input_dim = dim * (1 + (attentions if choice.merge == "concat-unprojected" else 1))  # of v
+        self.gates = nn.ModuleList(Gates(dim, choice.forget_bias, input_dim) for _ in range(gates))
+        self.hidden = nn.ModuleList(build_hidden(choice.hidden, dim, sizes, input_dim) for _ in range(hidden))
         concatenate = choice.merge == "concat" and attentions > 1
         self.merges = nn.ModuleList(linear(attentions * dim, dim) for _ in range(layers)) if concatenate else None
         self.merge = choice.merge
         self.embedding_first = choice.first_cell == "embedding"
         self.first_cell = nn.Parameter(torch.zeros(dim)) if choice.first_cell == "learned" else None
 
-    def start(self, y0: Tensor) -> Cell:
+    def start(self, y0: Tensor) -> Tensor:
         if self.embedding_first:
-            return Cell(y0)
-        return Cell(torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0))
+            return y0
+        return torch.zeros_like(y0) if self.first_cell is None else self.first_cell.expand_as(y0)
 
-    def forward(self, f: Field, y: Tensor, state: Cell, block: int) -> tuple[Tensor, Cell]:
+    def forward(self, f: Field, y: Tensor, state: Tensor, block: int) -> tuple[Tensor, Tensor]:
         """Step one layer, of which f(y, i) is attention i."""
         attended: list[Tensor] = []
         for attention in range(self.attentions):
             attended.append(f(sum(attended, start=y), attention))
         v = torch.cat([*self._merge(attended, y, block), y], dim=-1)  # [.., n·dim]
         i, forget, g = module_of_block(self.gates, block)(v)  # [.., dim] each
-        cell = torch.addcmul(state.cell * forget, module_of_block(self.hidden, block)(v), i)
-        return cell * g, Cell(cell)
+        cell = torch.addcmul(state * forget, module_of_block(self.hidden, block)(v), i)
+        return cell * g, cell
 
     def _merge(self, attended: Sequence[Tensor], y: Tensor, depth: int) -> Sequence[Tensor]:
         """Return the vectors of v beside o', [.., dim] each."""

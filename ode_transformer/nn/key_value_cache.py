@@ -24,13 +24,9 @@ class KeyValueCache:
         self.positions = torch.empty(0)
         self.length = 0
 
-    def __len__(self) -> int:
-        """Return T, the number of positions."""
-        return self.length
-
     def read_heads(self) -> tuple[Tensor, Tensor]:
         """Return the keys [B·H, C/H, T] and values [B·H, T, C/H] of heads, for products of matrices."""
-        positions = self.positions[: len(self)]
+        positions = self.positions[: self.length]
         positions = positions.view(len(positions), 2, -1, positions.size(-1))  # [T, 2, B·H, C/H]
         return positions[:, 0].permute(1, 2, 0), positions[:, 1].transpose(0, 1)
 
@@ -50,38 +46,28 @@ class EncoderCache:
     """Keys and values of an encoder output, computed once and kept once for all rows that share them."""
 
     def __init__(self) -> None:
-        self.key_and_value: tuple[Tensor, Tensor] | None = None
-        self.run = 1
-        self.is_filled = False
-
-    def __bool__(self) -> bool:
-        """Tell whether there are keys and values of the present encoder output."""
-        return self.is_filled
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Return keys and values, [B/k, H, S, C/H] each."""
-        assert self.key_and_value is not None
-        return self.key_and_value
+        self.key = self.value = torch.empty(0)  # [B/k, H, S, C/H] each
+        self.run = 1  # k
+        self.is_filled = False  # by the present encoder output
 
     def read_heads(self) -> tuple[Tensor, Tensor]:
         """Return the keys [B/k·H, C/H, S] and values [B/k·H, S, C/H] of heads, for products of matrices."""
-        key, value = (x.view(-1, *x.shape[-2:]) for x in self.read())
+        key, value = (x.view(-1, *x.shape[-2:]) for x in (self.key, self.value))
         return key.transpose(1, 2), value
 
     def store(self, key: Tensor, value: Tensor, rows: int) -> None:
         """Keep keys and values, [B/k, H, S, C/H] each, of ``rows`` rows B; in the place of earlier ones."""
-        if self.key_and_value is None:
-            # Contiguous, because a product of matrices would copy them otherwise, at each step.
-            self.key_and_value = key.detach().contiguous(), value.detach().contiguous()
+        if self.key.numel():
+            self.key.copy_(key)
+            self.value.copy_(value)
         else:
-            for old, new in zip(self.key_and_value, (key, value), strict=True):
-                old.copy_(new)
+            # Contiguous, because a product of matrices would copy them otherwise, at each step.
+            self.key, self.value = key.detach().contiguous(), value.detach().contiguous()
         self.run, self.is_filled = rows // len(key), True
 
     def select(self, entries: Tensor | None, run: int) -> None:
         """Keep the entries with the numbers ``entries``, all if None, for ``run`` rows in turn each."""
-        key, value = self.read()
-        self.key_and_value = select_entries(key, entries), select_entries(value, entries)
+        self.key, self.value = select_entries(self.key, entries), select_entries(self.value, entries)
         self.run = run
 
 
@@ -114,13 +100,13 @@ class Caches(dict[str, Cache]):
         runs: dict[tuple[int, int], tuple[Tensor | None, int]] = {}  # rows are compared once for all encoder outputs
         for cache in self.values() if not of_same_entry else ():
             if isinstance(cache, EncoderCache):
-                kind = cache.run, len(cache.read()[0])
+                kind = cache.run, len(cache.key)
                 if kind not in runs:
-                    runs[kind] = equal_runs(rows // cache.run, len(cache.read()[0]))
+                    runs[kind] = equal_runs(rows // cache.run, len(cache.key))
                 cache.select(*runs[kind])
 
     def _reorder_positions(self, caches: list[KeyValueCache], rows: Tensor) -> None:
-        length, (_, _, _, *row) = len(caches[0]), caches[0].positions.shape
+        length, (_, _, _, *row) = caches[0].length, caches[0].positions.shape
         shape = (len(caches), 2, len(rows), *row)  # of one position
         numbers = torch.Size(shape).numel()
         if self._free.numel() <= length * numbers or self._free.dtype != caches[0].positions.dtype:

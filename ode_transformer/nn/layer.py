@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from ode_transformer.nn.context import SELF_ATTENTIONS, Context, SubLayerKind
+from ode_transformer.nn.context import Context, SubLayerKind
 from ode_transformer.nn.sublayers import SubLayer
 from ode_transformer.numerics import Scheme
 
@@ -19,23 +19,10 @@ from ode_transformer.numerics import Scheme
 # with its residuals, and adds y once more.
 FUNCTIONS = ("increment", "layer-output")
 
-# Which sub-layers are stepped (ODE Transformer 2022, Figure 4): merged, each alone, or one of them beside plain others.
-SCOPES = ("san+ffn", "san/ffn", "san", "ffn")
-_STEPPED_ALONE = {"san": SELF_ATTENTIONS, "ffn": (SubLayerKind.FEED_FORWARD,)}
 STACKS = ("encoder", "decoder")
 
 # Names of sub-layers that form one block, and whether a scheme steps the block.
 Group = tuple[tuple[str, ...], bool]
-
-
-def groups(scope: str, kinds: Mapping[str, SubLayerKind]) -> list[Group]:
-    """Divide the sub-layers of a layer into blocks that act in turn.
-
-    :param kinds: kind of each sub-layer by name, in the order in which they act
-    """
-    if scope == "san+ffn":
-        return [(tuple(kinds), True)]
-    return [((name,), scope == "san/ffn" or kind in _STEPPED_ALONE[scope]) for name, kind in kinds.items()]
 
 
 class LayerId(NamedTuple):
@@ -68,10 +55,9 @@ class Layer(nn.ModuleDict):
     Stage i uses copy i modulo the number of copies (ODE Transformer 2022, footnote 4).
     """
 
-    index = 0
-    first_block = 0
-    function = "increment"
-    blocks: Sequence[Group] = ()
+    def __init__(self, sublayers: Mapping[str, nn.Module]) -> None:
+        super().__init__(sublayers)
+        self.place()
 
     @property
     def kinds(self) -> dict[str, SubLayerKind]:
@@ -84,13 +70,13 @@ class Layer(nn.ModuleDict):
         """Tell the layer its place in a stack.
 
         :param index: number of the layer, from 0 on
-        :param blocks: from :func:`groups`; by default all sub-layers form one block
+        :param blocks: from ``DepthChoice.grouping``; by default all sub-layers form one block
         :param first_block: number of its first block among the stepped ones of the stack
         :param function: one of ``FUNCTIONS``, or ``attentions``
         :returns: the number of the next layer's first block
         """
         self.index, self.first_block, self.function = index, first_block, function
-        self.blocks = blocks or [(tuple(self), True)]
+        self.blocks: Sequence[Group] = blocks or [(tuple(self), True)]
         for name, sublayer in self.items():
             for number, copy in enumerate(copies_of(sublayer)):
                 copy.layer, copy.name, copy.copy = index, name, number
@@ -104,7 +90,7 @@ class Layer(nn.ModuleDict):
         :returns: the next y and state
         """
         number = self.first_block
-        for names, is_stepped in self.blocks or [(tuple(self), True)]:
+        for names, is_stepped in self.blocks:
             if not is_stepped:
                 y = self.output(y, 0, context, names)
                 continue

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from ode_transformer.numerics import Scheme, Weight, mean_weights, weighted_sum
 
-HISTORIES = ("none", "dense", "dlcl")
-
 
 class LayerHistory(nn.Module):
     """Combination of earlier states; called after each layer with the states so far.

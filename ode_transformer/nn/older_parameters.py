@@ -23,10 +23,10 @@ def sources_of_parameters(names: Iterable[str]) -> dict[str, list[str]]:
         today = name
         if match := _PROJECTION.fullmatch(name):
             start, letter, kind = match.groups()
-            parts = "qkv"
+            projection = "in"
             if CROSS_ATTENTION in start:
-                parts = "q" if letter == "q" else "kv"
-            today = f"{start}{'in' if parts == 'qkv' else parts}_proj.{kind}"
+                projection = "q" if letter == "q" else "kv"
+            today = f"{start}{projection}_proj.{kind}"
         sources.setdefault(today, []).append(name)
     return sources
 

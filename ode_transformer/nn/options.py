@@ -12,11 +12,6 @@ from functools import cache
 from typing import Any, ClassVar, Self
 
 
-def by_all(choice: Any) -> int:
-    """Let every stack read an option."""
-    return 1
-
-
 @dataclass(frozen=True)
 class Option:
     """Declaration of a field.
@@ -43,7 +38,7 @@ class Option:
     flag: str = ""
     own_flag_only: bool = False
     fairseqs: bool = False
-    read_by: Callable[[Any], int] = by_all
+    read_by: Callable[[Any], int] = lambda choice: 1
     needs: str = ""
     remembered: bool = True
     fixed: bool = False

@@ -9,13 +9,7 @@ from ode_transformer.nn.context import SubLayerKind
 from ode_transformer.nn.depth_choice import DepthChoice
 from ode_transformer.nn.depth_wise_lstm import DepthWiseLSTM, HiddenSizes
 from ode_transformer.nn.layer_history import LayerHistory
-from ode_transformer.numerics import (
-    Recurrence,
-    RungeKutta,
-    Scheme,
-    build_coefficients,
-    get_tableau,
-)
+from ode_transformer.numerics import Recurrence, RungeKutta, Scheme, build_coefficients, get_tableau
 
 
 def build_scheme(
@@ -37,9 +31,7 @@ def build_scheme(
     if choice.is_lstm:
         scheme = DepthWiseLSTM(choice.lstm, layers, blocks_of_layer, dim, sizes or HiddenSizes())
     elif isinstance(choice.rule, Recurrence):
-        options: dict[str, Any] = {}
-        if choice.predictor is not None:
-            options["coefficients"] = coefficients
+        options: dict[str, Any] = {"coefficients": coefficients} if coefficients else {}
         if choice.normalize_step:
             options["normalize_step"] = True
         scheme = choice.rule.build(blocks, dim, **options)

@@ -10,8 +10,6 @@ Axes: B batch, H heads, T positions, C channels.
 import torch
 from torch import Tensor, nn
 
-VALUE_RESIDUALS = ("none", "mean", "learned")
-
 
 class ValueResidual(nn.Module):
     """Value residual of a stack.

@@ -8,8 +8,6 @@ Nesterov's method (Zimin, Polyanskiy and Rigollet 2026, arXiv 2601.23236), and w
 v is 0, so that μ and β have no effect.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
@@ -18,14 +16,8 @@ from ode_transformer.numerics.runge_kutta import add_weighted, weighted_sum
 from ode_transformer.numerics.scheme import Field, Scheme
 
 
-class Velocity(NamedTuple):
-    """State of a scheme with momentum: v [.., dim]."""
-
-    v: Tensor
-
-
 class Momentum(Scheme):
-    """Steps with a velocity.
+    """Steps with a velocity v [.., dim], the state.
 
     :param looks_ahead: Nesterov's method, which evaluates F at y + μ v; otherwise the heavy ball, at y
     :param normalize_step: N is a layer normalisation
@@ -38,14 +30,14 @@ class Momentum(Scheme):
         self.raw_gamma = nn.Parameter(torch.zeros(blocks))
         self.norms = nn.ModuleList(nn.LayerNorm(dim) if normalize_step else nn.Identity() for _ in range(blocks))
 
-    def start(self, y0: Tensor) -> Velocity:
-        return Velocity(torch.zeros_like(y0))
+    def start(self, y0: Tensor) -> Tensor:
+        return torch.zeros_like(y0)
 
-    def forward(self, f: Field, y: Tensor, state: Velocity, block: int) -> tuple[Tensor, Velocity]:
+    def forward(self, f: Field, y: Tensor, state: Tensor, block: int) -> tuple[Tensor, Tensor]:
         gamma, beta = softplus(self.raw_gamma[block]), self.raw_beta[block].sigmoid()
-        x = y if self.raw_mu is None else add_weighted(y, (self.raw_mu[block].sigmoid(),), state)
-        v = self.norms[block](weighted_sum((beta, gamma), (state.v, f(x, 0))))
-        return y + v, Velocity(v)
+        x = y if self.raw_mu is None else add_weighted(y, (self.raw_mu[block].sigmoid(),), (state,))
+        v = self.norms[block](weighted_sum((beta, gamma), (state, f(x, 0))))
+        return y + v, v
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         """Return γ, β and μ of a block, those that have an effect."""

@@ -32,20 +32,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ode_transformer.numerics.coefficients import TableauCoefficients
+from ode_transformer.numerics.coefficients import FixedCoefficients
 from ode_transformer.numerics.runge_kutta import add_weighted, weighted_sum
 from ode_transformer.numerics.scheme import Field, Scheme, module_of_block
 from ode_transformer.numerics.tableau import ButcherTableau
 
 
-class Increments(NamedTuple):
-    """State of the increment form: F(y_{n−1}), F(y_{n−2}), …, as far as later blocks read them."""
-
-    earlier: tuple[Tensor, ...] = ()
-
-
 class IncrementCorrection(Scheme):
-    """Increment form.
+    """Increment form. The state is F(y_{n−1}), F(y_{n−2}), …, as far as later blocks read them.
 
     :param predictor: stages of the prediction
     :param beta: β_0, β_1, …
@@ -63,27 +57,27 @@ class IncrementCorrection(Scheme):
         coefficients: Sequence[nn.Module] = (),
     ) -> None:
         super().__init__()
-        self.coefficients = nn.ModuleList(coefficients or [TableauCoefficients(predictor, dim)])
+        self.coefficients = nn.ModuleList(coefficients or [FixedCoefficients(predictor.b)])
         self.predictor, self.iterations, self.beta = predictor, iterations, beta
         # In a stack that is too short for the corrector no block reads an earlier increment.
         self.earlier_increments = max(len(beta) - 2, 0) if blocks > len(beta) - 2 else 0
 
-    def start(self, y0: Tensor) -> Increments:
-        return Increments()
+    def start(self, y0: Tensor) -> Sequence[Tensor]:
+        return ()
 
-    def forward(self, f: Field, y: Tensor, state: Increments, block: int) -> tuple[Tensor, Increments]:
+    def forward(self, f: Field, y: Tensor, state: Sequence[Tensor], block: int) -> tuple[Tensor, Sequence[Tensor]]:
         increments: list[Tensor] = []
         for stage, row in enumerate(self.predictor.a):
             increments.append(f(add_weighted(y, row, increments), stage))
         prediction = add_weighted(y, module_of_block(self.coefficients, block)(increments), increments)
-        if len(state.earlier) < len(self.beta) - 2:
+        if len(state) < len(self.beta) - 2:
             *first, last = self.predictor.b
             weights, corrected = (last, *first), tuple(increments[:-1])
         else:
-            weights, corrected = self.beta, (increments[0], *state.earlier)[: len(self.beta) - 1]
+            weights, corrected = self.beta, (increments[0], *state)[: len(self.beta) - 1]
         for stage in range(self.predictor.stages, self.predictor.stages + self.iterations):
             prediction = add_weighted(y, weights, (f(prediction, stage), *corrected))
-        return prediction, Increments((increments[0], *state.earlier)[: self.earlier_increments])
+        return prediction, (increments[0], *state)[: self.earlier_increments]
 
 
 class Outputs(NamedTuple):
@@ -106,15 +100,10 @@ class OutputCorrection(Scheme):
     """
 
     def __init__(
-        self,
-        blocks: int,
-        dim: int,
-        predictor: ButcherTableau,
-        iterations: int,
-        coefficients: Sequence[nn.Module] = (),
+        self, blocks: int, dim: int, predictor: ButcherTableau, iterations: int, coefficients: Sequence[nn.Module] = ()
     ) -> None:
         super().__init__()
-        self.coefficients = nn.ModuleList(coefficients or [TableauCoefficients(predictor, dim)])
+        self.coefficients = nn.ModuleList(coefficients or [FixedCoefficients(predictor.b)])
         self.predictor, self.iterations = predictor, iterations
         self.weight = nn.Parameter(mean_weights(blocks))
         self.output_weight = nn.Parameter(mean_weights(blocks))

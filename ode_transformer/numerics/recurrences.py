@@ -9,8 +9,8 @@
 
 The first four are ODE Transformer (2022), Table 7 (2021, Table 4); the last two are those of the released code. In
 ``multistep-released``, f is a sub-layer without its normalisation. t counts blocks: layers, or sub-layers if these are
-stepped one by one. As there is no y_{−1}, schemes that read y_{t−1} begin with a block of Euler's method,
-y_1 = y_0 + F(y_0).
+stepped one by one. Schemes that read y_{t−1} have it as their state. As there is no y_{−1}, they begin with a block of
+Euler's method, y_1 = y_0 + F(y_0).
 
 As solvers of y' = F(y), leapfrog has order 2, multistep order 1 if all k are 1, and DLCL order 1 if all W are 1; these
 two start there, as Euler's method. With other weights they do not converge to its solution, nor do the last three:
@@ -34,24 +34,14 @@ from ode_transformer.numerics.scheme import Field, Scheme
 from ode_transformer.numerics.tableau import ButcherTableau, get_tableau, reserve_scheme_name
 
 
-class TwoStep(NamedTuple):
-    """State of a two-step scheme: y_{t−1}; None below the first block."""
-
-    y: Tensor | None = None
-
-
 class Leapfrog(Scheme):
     """y_{t+1} = y_{t−1} + 2 F(y_t)."""
 
     def __init__(self, blocks: int, dim: int) -> None:
         super().__init__()
 
-    def start(self, y0: Tensor) -> TwoStep:
-        return TwoStep()
-
-    def forward(self, f: Field, y: Tensor, state: TwoStep, block: int) -> tuple[Tensor, TwoStep]:
-        next_y = y + f(y, 0) if state.y is None else add_weighted(state.y, (2.0,), (f(y, 0),))
-        return next_y, TwoStep(y)
+    def forward(self, f: Field, y: Tensor, state: Tensor | None, block: int) -> tuple[Tensor, Tensor]:
+        return y + f(y, 0) if state is None else add_weighted(state, (2.0,), (f(y, 0),)), y
 
 
 class Multistep(Scheme):
@@ -64,12 +54,9 @@ class Multistep(Scheme):
         super().__init__()
         self.k = nn.Parameter(torch.ones(blocks))
 
-    def start(self, y0: Tensor) -> TwoStep:
-        return TwoStep()
-
-    def forward(self, f: Field, y: Tensor, state: TwoStep, block: int) -> tuple[Tensor, TwoStep]:
-        k, previous = self.k[block], y if state.y is None else state.y
-        return weighted_sum((k, 1 - k, 1.0), (y, previous, f(y, 0))), TwoStep(y)
+    def forward(self, f: Field, y: Tensor, state: Tensor | None, block: int) -> tuple[Tensor, Tensor]:
+        k, previous = self.k[block], y if state is None else state
+        return weighted_sum((k, 1 - k, 1.0), (y, previous, f(y, 0))), y
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         return (self.k[block],) if block else ()
@@ -86,15 +73,12 @@ class MultistepReleased(Scheme):
         self.k = nn.Parameter(torch.empty(max(blocks - 1, 0), dim).uniform_(-1, 0))
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(blocks))
 
-    def start(self, y0: Tensor) -> TwoStep:
-        return TwoStep()
-
-    def forward(self, f: Field, y: Tensor, state: TwoStep, block: int) -> tuple[Tensor, TwoStep]:
-        if state.y is None:
-            return y + f(self.norms[0](y), 0), TwoStep(y)
+    def forward(self, f: Field, y: Tensor, state: Tensor | None, block: int) -> tuple[Tensor, Tensor]:
+        if state is None:
+            return y + f(self.norms[0](y), 0), y
         k = self.k[block - 1]
         u = self.norms[block](torch.addcmul(y, k, y, value=-1))
-        return add_weighted(u, (1.0, k), (f(u, 0), state.y)), TwoStep(y)
+        return add_weighted(u, (1.0, k), (f(u, 0), state)), y
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         return (self.k[block - 1],) if block else ()

@@ -11,7 +11,7 @@ reach on a field with kinks such as those of ReLU.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,30 +19,18 @@ from torch import Tensor
 from ode_transformer.numerics.runge_kutta import VectorField, runge_kutta_steps
 from ode_transformer.numerics.tableau import get_tableau
 
-# Distance between an approximation and a better one.
-Distance = Callable[[Tensor, Tensor], float]
-
 _FIRST_STEPS = 4
-LEAST_STEPS = 4 * _FIRST_STEPS  # two halvings, from which a bound can follow
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """Solution with a bound of its error.
 
-    :param change: distance to the result of half as many steps
-    :param previous_change: the same distance for half as many steps
+    :param bound: upper bound of the error of y; infinite if the last halving of the step size did not halve the change
     """
 
     y: Tensor
     steps: int
-    change: float
-    previous_change: float
-
-    @property
-    def bound(self) -> float:
-        """Upper bound of the error of y; infinite if the last halving of the step size did not halve the change."""
-        return self.change if self.change <= self.previous_change / 2 < math.inf else math.inf
+    bound: float
 
 
 def largest_difference(approximate: Tensor, better: Tensor) -> float:
@@ -55,16 +43,15 @@ def solve_to_tolerance(
     y0: Tensor,
     tolerance: float,
     duration: float = 1.0,
-    distance: Distance = largest_difference,
+    distance: Callable[[Tensor, Tensor], float] = largest_difference,
     max_steps: int = 4096,
 ) -> Reference:
     """Compute y(T), T = ``duration``, with an error of at most ``tolerance``, or by ``max_steps`` steps.
 
-    The property ``bound`` of the result tells whether the tolerance was reached. At least 8 steps are taken,
-    and from ``LEAST_STEPS`` on the bound is finite if the last halving of the step at least halved the change.
+    The bound of the result tells whether the tolerance was reached; at least 16 steps are needed for a finite one.
 
     :param y0: y(0), any shape; in float64 unless float32 can reach the tolerance
-    :param distance: distance between two solutions, in the unit of the tolerance
+    :param distance: distance between an approximation and a better one, in the unit of the tolerance
     """
     rk4 = get_tableau("rk4")
     steps, previous_change = _FIRST_STEPS, math.inf
@@ -74,7 +61,7 @@ def solve_to_tolerance(
             steps, coarse = 2 * steps, y
             y = runge_kutta_steps(field, y0, rk4, steps, duration=duration)
             change = distance(coarse, y)
-            reference = Reference(y, steps, change, previous_change)
-            if reference.bound <= tolerance or 2 * steps > max_steps:
-                return reference
+            bound = change if change <= previous_change / 2 < math.inf else math.inf
+            if bound <= tolerance or 2 * steps > max_steps:
+                return Reference(y, steps, bound)
             previous_change = change

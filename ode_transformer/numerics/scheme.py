@@ -20,7 +20,7 @@ class Scheme(nn.Module, ABC):
     """Base of all schemes. A step is a pure function, so that it can be computed again, recorded and compiled."""
 
     def start(self, y0: Tensor) -> Any:
-        """Return the state below the first block: tensors in a named tuple, whose ``history`` later sums alone read."""
+        """Return the state below the first block: a tree of tensors, whose ``history`` only later sums read."""
         return None
 
     @abstractmethod

@@ -12,15 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 
-def check_single_word(name: str) -> None:
-    """Check the name of a scheme, which checkpoints write between spaces.
-
-    :raises ValueError: if it is not a single word
-    """
-    if name.split() != [name]:
-        raise ValueError(f"{name!r}: the name of a scheme is a single word")
-
-
 @dataclass(frozen=True)
 class ButcherTableau:
     """One explicit Runge–Kutta scheme, checked when it is built.
@@ -31,8 +22,8 @@ class ButcherTableau:
     :param a: stage weights; row i has i entries
     :param b: weights of the increments
     :param c: nodes; c_i = Σ_j a_ij
-    :raises ValueError: if a name is not a single word, the shapes do not fit, a row of ``a`` does not sum to its node,
-        or Σ b ≠ 1 although the order is positive
+    :raises ValueError: if the shapes do not fit, a row of ``a`` does not sum to its node, or Σ b ≠ 1 although the order
+        is positive
     """
 
     name: str
@@ -44,8 +35,6 @@ class ButcherTableau:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in (self.name, *self.aliases):
-            check_single_word(name)
         if not len(self.a) == len(self.b) == len(self.c):
             raise ValueError(f"tableau {self.name}: a, b and c must have one entry for each stage")
         for i, (row, node) in enumerate(zip(self.a, self.c, strict=True)):
@@ -107,33 +96,37 @@ TABLEAUS: tuple[ButcherTableau, ...] = (
     _read_tableau("repeat4", 0, "1; 1 1; 1 1 1", "1 1 1 1", "plain weight sharing, as many evaluations as rk4"),
 )
 
-_BY_NAME = {name: tableau for tableau in TABLEAUS for name in (tableau.name, *tableau.aliases)}
-_RESERVED: set[str] = set()  # names of schemes that are not Runge–Kutta schemes
+_NAMES: set[str] = set()  # of all schemes
+_BY_NAME: dict[str, ButcherTableau] = {}
 
 
-def reserve_scheme_name(name: str) -> None:
-    """Keep ``name`` for a scheme that is not a Runge–Kutta scheme.
+def reserve_scheme_name(*names: str) -> None:
+    """Keep the names of a scheme, so that no other scheme has one.
 
-    :raises ValueError: if it is not a single word, or another scheme has it
+    :raises ValueError: if one is not a single word, as which checkpoints write it, or is another scheme's
     """
-    check_single_word(name)
-    if name in _BY_NAME or name in _RESERVED:
-        raise ValueError(f"the scheme name {name!r} is already in use")
-    _RESERVED.add(name)
+    for name in names:
+        if name.split() != [name]:
+            raise ValueError(f"{name!r}: the name of a scheme is a single word")
+        if name in _NAMES or names.count(name) > 1:
+            raise ValueError(f"the scheme name {name!r} is already in use")
+    _NAMES.update(names)
 
 
 def register_tableau(tableau: ButcherTableau) -> ButcherTableau:
     """Add a scheme: from now on its name and aliases are values of the scheme flags.
 
     :returns: ``tableau``
-    :raises ValueError: if another scheme has one of its names
+    :raises ValueError: :func:`reserve_scheme_name` raises it
     """
     names = (tableau.name, *tableau.aliases)
-    for name in names:
-        if name in _BY_NAME or name in _RESERVED or names.count(name) > 1:
-            raise ValueError(f"tableau {tableau.name}: the scheme name {name!r} is already in use")
+    reserve_scheme_name(*names)
     _BY_NAME.update(dict.fromkeys(names, tableau))
     return tableau
+
+
+for _tableau in TABLEAUS:
+    register_tableau(_tableau)
 
 
 def tableau_names() -> tuple[str, ...]:
@@ -146,7 +139,6 @@ def get_tableau(name: str) -> ButcherTableau:
 
     :raises ValueError: if there is none; the message lists the names
     """
-    try:
-        return _BY_NAME[name]
-    except KeyError:
-        raise ValueError(f"unknown scheme {name!r}; known are {', '.join(_BY_NAME)}") from None
+    if name not in _BY_NAME:
+        raise ValueError(f"unknown scheme {name!r}; known are {', '.join(_BY_NAME)}")
+    return _BY_NAME[name]

@@ -21,17 +21,7 @@ from ode_transformer.models.layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS
-from ode_transformer.nn import (
-    COMBINATIONS,
-    FUNCTIONS,
-    HISTORIES,
-    MERGES,
-    REDUCTIONS,
-    STACKS,
-    DepthChoice,
-    WordDropout,
-    depth_schemes,
-)
+from ode_transformer.nn import COMBINATIONS, REDUCTIONS, STACKS, DepthChoice, WordDropout, depth_schemes
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import RECURRENCES
 
@@ -94,7 +84,7 @@ JOINT_AXES = axes(
     ["scope", "function", *ATTENTION],
     **POST_NORM,
     ode_coefficients=["tableau", "gate"],
-    decoder_layer_history=HISTORIES,
+    decoder_layer_history=OPTIONS["history"].samples(),
     encoder_layers=[2, 0],
     joint_input=JOINT_INPUTS,
     joint_combination=COMBINATIONS,
@@ -105,8 +95,8 @@ JOINT_AXES = axes(
 LANGUAGE_MODEL = "ode_transformer_lm_euler"
 LANGUAGE_MODEL_AXES = {
     "decoder_ode_scheme": ["euler", "rk2", "repeat", "dlstm"],
-    "ode_function": FUNCTIONS,
-    "decoder_layer_history": HISTORIES,
+    "ode_function": OPTIONS["function"].samples(),
+    "decoder_layer_history": OPTIONS["history"].samples(),
     "max_relative_positions": [0, 3],
     "relative_values": [False, True],
     "post_norm": [False, True],
@@ -133,7 +123,9 @@ COVERS = [  # the options besides, the axes, and their combinations
     )
 ]
 PARTS = [arch | parts for arch, _, cover in COVERS for parts in cover]
-PARTS += [{"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in MERGES]
+PARTS += [
+    {"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in OPTIONS["merge"].samples()
+]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in (*OTHER_RECURRENCES, "iiet")]
 PARTS += [
     {"arch": LANGUAGE_MODEL} | parts

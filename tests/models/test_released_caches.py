@@ -19,8 +19,8 @@ class ReadOnlyCache(KeyValueCache):
         self.source, self.with_current = source, with_current
 
     def write(self, added: torch.Tensor) -> None:
-        earlier = self.source.positions[: len(self.source)]
-        if not len(self.source):
+        earlier = self.source.positions[: self.source.length]
+        if not self.source.length:
             earlier = added
         elif self.with_current:
             earlier = torch.cat([earlier, added])

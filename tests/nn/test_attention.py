@@ -4,11 +4,7 @@ import pytest
 import torch
 from recordings import read_recording
 
-from ode_transformer.nn import (
-    AttentionChoice,
-    MultiheadAttention,
-    attention_mask,
-)
+from ode_transformer.nn import AttentionChoice, MultiheadAttention, attention_mask
 
 DIM, HEADS, CLIP = 8, 2, 2
 

@@ -11,10 +11,7 @@ from ode_transformer.nn import DepthChoice
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        (
-            {"scheme": "dlstm", "coefficients": "gate"},
-            "coefficients gate: only with a scheme whose stages",
-        ),
+        ({"scheme": "dlstm", "coefficients": "gate"}, "coefficients gate: only with a scheme whose stages"),
         ({"scheme": "multistep", "history": "dlcl"}, "pass --encoder-layer-history none for an encoder"),
         ({"scheme": "iiet", "coefficients": "ema"}, "weigh at least two stages; scheme 'iiet' has one"),
         ({"scheme": "midpoint", "coefficients": "gate"}, "start from weights between 0 and 1; scheme 'midpoint' has"),

@@ -6,26 +6,12 @@ from cover_for_tests import pairwise
 from torch import nn
 from torch.nn.functional import gelu
 
-from ode_transformer.nn import (
-    FIRST_CELLS,
-    HIDDEN,
-    MERGES,
-    SHARES,
-    DepthChoice,
-    HiddenSizes,
-    LSTMChoice,
-    SubLayerKind,
-    build_scheme,
-)
+from ode_transformer.nn import DepthChoice, HiddenSizes, LSTMChoice, SubLayerKind, build_scheme
 
 DIM, INNER, LAYERS = 4, 6, 3
 SIZES = HiddenSizes(INNER, torch.nn.functional.gelu)
-CHOICES = [
-    LSTMChoice(**parts)
-    for parts in pairwise(
-        {"hidden": HIDDEN, "merge": MERGES, "share": SHARES, "first_cell": FIRST_CELLS}, lambda parts: True
-    )
-]
+AXES = {name: option.samples() for name, option in LSTMChoice.options().items() if name != "forget_bias"}
+CHOICES = [LSTMChoice(**parts) for parts in pairwise(AXES, lambda parts: True)]
 ENCODER = {"self_attn": SubLayerKind.SELF_ATTENTION, "ffn": SubLayerKind.FEED_FORWARD}
 STACKS = {"encoder": ENCODER, "decoder": {"encoder_attn": SubLayerKind.CROSS_ATTENTION} | ENCODER}
 

@@ -1,8 +1,10 @@
-"""Dropout whose noise axes may share."""
+"""Dropout whose noise axes may share, and where a sub-layer drops."""
 
 import pytest
 import torch
+from torch import nn
 
+from ode_transformer.nn import FeedForward, SubLayer, SubLayerKind
 from ode_transformer.nn.dropout import Dropout, WordDropout
 
 P = 0.3
@@ -43,3 +45,13 @@ def test_words_vanish_as_a_whole_and_in_training_alone() -> None:
     assert torch.equal(kept, kept[..., :1].expand_as(kept))
     assert abs(kept.double().mean().item() - (1 - P)) < 0.05
     assert torch.equal(dropout.eval()(x), x)
+
+
+def test_dropout_acts_on_the_increment_alone() -> None:
+    sublayer = SubLayer(SubLayerKind.FEED_FORWARD, FeedForward(8, 12, torch.relu), 8, dropout=0.5)
+    nn.init.normal_(sublayer.function.fc2.bias)
+    x = torch.randn(64, 8)
+    out = sublayer(x, None)
+    kept = out != 0
+    assert 0.3 < kept.float().mean() < 0.7
+    torch.testing.assert_close(out[kept], 2 * sublayer.eval()(x, None)[kept])

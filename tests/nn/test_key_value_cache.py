@@ -15,7 +15,7 @@ def append(cache: KeyValueCache, *new: torch.Tensor) -> None:
 
 
 def read(cache: KeyValueCache) -> tuple[torch.Tensor, ...]:
-    return cache.positions[: len(cache)].movedim(0, -2).unbind()
+    return cache.positions[: cache.length].movedim(0, -2).unbind()
 
 
 @settings(deadline=None, max_examples=30)
@@ -51,6 +51,6 @@ def test_a_position_is_written_in_place() -> None:
     for _ in range(31):
         append(cache, *new)
         assert cache.positions.data_ptr() == first
-    assert len(cache) == 32
+    assert cache.length == 32
     append(cache, *new)
     assert cache.positions.data_ptr() != first

@@ -7,21 +7,8 @@ import torch
 from cover_for_tests import pairwise
 from torch import nn
 
-from ode_transformer.nn import (
-    DepthChoice,
-    Layer,
-    LayerHistory,
-    SubLayer,
-    SubLayerKind,
-    build_scheme,
-)
-from ode_transformer.numerics import (
-    COEFFICIENTS,
-    GATES,
-    RECURRENCES,
-    TABLEAUS,
-    get_tableau,
-)
+from ode_transformer.nn import DepthChoice, Layer, LayerHistory, SubLayer, SubLayerKind, build_scheme
+from ode_transformer.numerics import COEFFICIENTS, GATES, RECURRENCES, TABLEAUS, get_tableau
 
 DIM = 4
 EXACT = {"rtol": 1e-13, "atol": 1e-13}  # double precision, and no constant of less
@@ -57,12 +44,7 @@ AXES = {
     name: option.samples()
     for name, option in DepthChoice.options().items()
     if not option.group and name not in ELSEWHERE
-} | {
-    "scheme": [
-        *(t.name for t in TABLEAUS),
-        *(name for name, entry in RECURRENCES.items() if entry.predictor is None),
-    ]
-}
+} | {"scheme": [*(t.name for t in TABLEAUS), *(name for name, entry in RECURRENCES.items() if entry.predictor is None)]}
 COVER = [DepthChoice(**parts) for parts in pairwise(AXES, goes_together)]
 
 

@@ -6,15 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ode_transformer.nn import (
-    AttentionMask,
-    Context,
-    Layer,
-    MultiheadAttention,
-    SubLayer,
-    SubLayerKind,
-    ValueResidual,
-)
+from ode_transformer.nn import AttentionMask, Context, Layer, MultiheadAttention, SubLayer, SubLayerKind, ValueResidual
 
 DIM, HEADS, KIND = 6, 2, SubLayerKind.SELF_ATTENTION
 

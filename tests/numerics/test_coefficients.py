@@ -4,13 +4,7 @@ import pytest
 import torch
 from schemes_for_tests import runge_kutta_step
 
-from ode_transformer.numerics import (
-    COEFFICIENTS,
-    GATES,
-    TABLEAUS,
-    build_coefficients,
-    get_tableau,
-)
+from ode_transformer.numerics import COEFFICIENTS, GATES, TABLEAUS, build_coefficients, get_tableau
 
 DIM = 6
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.lab.analysis.linear_fit import LinearFit, LinearSums
@@ -76,7 +77,8 @@ def replace_layer(model: Any, layer: LayerId, function: nn.Module) -> Iterator[N
         y, state, _, scheme = inputs
         tensors = function(torch.cat(tensors_between(y, state), dim=-1)).split(y.size(-1), dim=-1)
         if not hasattr(scheme, "append"):
-            return tensors[0], _with_tensors(outputs[1], iter(tensors[1:]))
+            in_order = iter(tensors)
+            return tree_map_only(Tensor, lambda _: next(in_order), outputs)
         for block, output in enumerate(tensors, module.first_block):
             y, state = scheme.append(output, state, block)
         return y, state
@@ -84,13 +86,6 @@ def replace_layer(model: Any, layer: LayerId, function: nn.Module) -> Iterator[N
     module = depth_stacks(model)[layer.stack].layers[layer.number - 1]
     with removed_afterwards([module.register_forward_hook(replace_outputs)]):
         yield
-
-
-def _with_tensors(state: Any, tensors: Iterator[Tensor]) -> Any:
-    """Return a scheme's state with other tensors in their order."""
-    if state is None:
-        return None
-    return type(state)(*(tuple(next(tensors) for _ in v) if isinstance(v, tuple) else next(tensors) for v in state))
 
 
 @torch.no_grad()

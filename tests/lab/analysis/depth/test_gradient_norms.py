@@ -6,6 +6,7 @@ import pytest
 import torch
 from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from ode_transformer.lab.analysis.depth.gradient_norms import gradient_norms
 from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood
@@ -31,20 +32,18 @@ def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: st
     norms = gradient_norms(model, [one], PAD)["encoder"]
     cut: list[torch.Tensor] = []
 
-    def apart(x: Any) -> Any:
-        if isinstance(x, tuple):
-            return tuple(map(apart, x))
-        if x is None or not x.requires_grad:  # a constant start
+    def apart(x: torch.Tensor) -> torch.Tensor:
+        if not x.requires_grad:  # a constant start
             return x
         cut.append(x.detach().requires_grad_())
         return cut[-1]
 
     def before(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         y, state, *others = inputs
-        if state is not None:
-            fields = {name: apart(value) for name, value in state._asdict().items() if name != "history"}
-            state = state._replace(**fields)
-        return (apart(y), state, *others)
+        history = getattr(state, "history", None)
+        state = state if history is None else state._replace(history=())
+        y, state = tree_map_only(torch.Tensor, apart, (y, state))
+        return (y, state if history is None else state._replace(history=history), *others)
 
     for number in range(layers):
         cut.clear()

@@ -1,15 +1,23 @@
-"""Joint representation of two sequences, a grid, and its reduction to one sequence (Reformer, Eqs. 4 and 6).
+"""Parts of a source × target grid: joint representation, attention along an axis, reduction (Reformer, Eqs. 4 to 6).
 
     joint representation    x_st = embed_s + embed_t            or their concatenation, as in the released code
+    separable attention     Concat(split_1, …),  split_i = Attention(Q_i, K_i, V_i)   for each line i of positions
     reduction               x̂ = LN(x),  e = x̂ Wᵀ,  p = softmax of e over s for each feature,  y_t = Σ_s p_st ⊙ x̂_st
 
-Axes: B batch, S source, T target, C channels. A grid is [B, S, T, C].
+In separable attention one of the axes is one more batch axis. With one attention along each axis every position reaches
+every other, by S·T² + S²·T scores in place of the (S·T)² of attention over all positions. Masks broadcast to [B, lines,
+H, D, D], D the attended axis; caches of attention along the target hold keys and values [B, S, H, T, C/H].
+
+Axes: B batch, S source, T target, C channels, H heads. A grid is [B, S, T, C].
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ode_transformer.nn.attention import MultiheadAttention
 
 COMBINATIONS = ("add", "concat")
 REDUCTIONS = ("softmax", "max")
@@ -32,6 +40,20 @@ def joint_representation(source: Tensor, target: Tensor, combination: str = "add
         return source + target  # [B, S, T, C]
     shape = source.size(0), source.size(1), target.size(2), -1
     return torch.cat([source.expand(*shape), target.expand(*shape)], dim=-1)  # [B, S, T, C]
+
+
+class SourceAxisAttention(MultiheadAttention):
+    """Attention along the source axis; :class:`MultiheadAttention` itself is attention along the target axis."""
+
+    def forward(self, x: Tensor, *arguments: Any, **inputs: Any) -> Tensor:
+        """Let the source positions of each line attend to one another; further arguments are those of all attentions.
+
+        :param x: [B, S, T, C]
+        :returns: [B, S, T, C]
+        """
+        # One copy that the three projections share; no copy when there is a single target position.
+        lines = x.transpose(1, 2).contiguous()  # [B, T, S, C]
+        return super().forward(lines, *arguments, **inputs).transpose(1, 2)  # [B, S, T, C]
 
 
 class Reduction(nn.Module):
@@ -65,16 +87,14 @@ class Reduction(nn.Module):
             scores = scores.masked_fill(padding[:, :, None, None], torch.finfo(scores.dtype).min)
         if self.projection is None:
             reduced, argmax = scores.max(dim=1)  # [B, T, C]
-            source_weights = None
             if weights is not None:
-                source_weights = x.new_zeros(*argmax.shape[:2], x.size(1))  # [B, T, S]
-                source_weights.scatter_add_(-1, argmax, torch.full_like(reduced, 1 / x.size(-1)))
+                of_source = x.new_zeros(*argmax.shape[:2], x.size(1))  # [B, T, S]
+                weights.append(of_source.scatter_add_(-1, argmax, torch.full_like(reduced, 1 / x.size(-1))))
         else:
             probabilities = scores.softmax(dim=1)  # [B, S, T, C]
             reduced = (probabilities * x).sum(dim=1)  # [B, T, C]
-            source_weights = probabilities.mean(dim=-1).transpose(1, 2) if weights is not None else None  # [B, T, S]
-        if weights is not None and source_weights is not None:
-            weights.append(source_weights)
+            if weights is not None:
+                weights.append(probabilities.mean(dim=-1).transpose(1, 2))  # [B, T, S]
         return reduced if self.normalize_before else self.layer_norm(reduced)
 
 
