@@ -1,8 +1,8 @@
 """The ``ode-transformer`` command.
 
-A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit status), and an entry
-of a table. Only the module in use is imported, and what imports PyTorch or fairseq only after the command line is
-parsed, so that ``--help`` and refusals of flags come at once: options of such a module are in ``arguments.py``.
+A subcommand is an entry of a table: a module with ``run(args)``, or "module:function". Its options are declared by
+``add_arguments(parser)`` of the module or, where that imports PyTorch or fairseq, by a function of ``arguments.py``,
+so that ``--help`` and refusals of flags come at once; only what is in use is imported.
 A subcommand that passes the words after ``--`` to fairseq-train declares it with
 ``support.arguments.add_train_flags`` and finds them in ``args.train_flags``.
 
@@ -71,21 +71,24 @@ ANALYSES = {
 # name: (module of this package, or table of subcommands, what it does)
 COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
     "quickstart": (
-        "cli.quickstart",
+        "cli.recipes:quickstart",
         "train an ODE Transformer on real text in minutes, translate with it and score the translations",
     ),
     "new": ("cli.new", "write a recipe for text of one's own, with sizes that fit it"),
     "prepare": (
-        "cli.prepare",
+        "cli.recipes:prepare",
         "prepare the data of a recipe: obtain raw files, clean, tokenise, divide and binarise them",
     ),
-    "train": ("cli.train", "train an architecture with a recipe, or resume a stopped training"),
-    "evaluate": ("cli.evaluate", "average the checkpoints of a training, decode the test sets and score the output"),
+    "train": ("cli.recipes:train", "train an architecture with a recipe, or resume a stopped training"),
+    "evaluate": (
+        "cli.recipes:evaluate",
+        "average the checkpoints of a training, decode the test sets and score the output",
+    ),
     "reproduce": (
-        "cli.reproduce",
+        "cli.recipes:reproduce",
         "prepare, train and evaluate, with several seeds if wanted, and compare with the published results",
     ),
-    "study": ("cli.study", "train and evaluate the systems of a study, and compare them"),
+    "study": ("cli.recipes:study", "train and evaluate the systems of a study, and compare them"),
     "checkpoint": (OF_CHECKPOINTS, "average, convert and verify checkpoints"),
     "score": (
         "lab.metrics.score_command",
@@ -102,7 +105,7 @@ COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
         "lab.pages.report_command",
         "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
     ),
-    "user-dir": ("cli.user_dir", "the folder for --user-dir of fairseq's commands"),
+    "user-dir": ("cli.recipes:user_dir", "the folder for --user-dir of fairseq's commands"),
 }
 # Arguments that show the use of each command, in its help
 EXAMPLES = {
@@ -136,9 +139,14 @@ EXAMPLES = {
     "serve": "Euler=euler.pt RK2=rk2.pt",
     "report": "runs/euler runs/rk2",
 }
-# Rooms whose commands import PyTorch or fairseq. Their options are functions of ROOM.arguments, by the commands' names.
-SLOW_ROOMS = {room: room for room in ("checkpoints", "export", "lab.analysis", "lab.glue", "lab.pages", "lab.studies")}
-SLOW_ROOMS |= {"models": "checkpoints", "lab.analysis.depth": "lab.analysis"}
+# Rooms whose commands have their options in ROOM.arguments, as functions of the commands' names
+ARGUMENT_ROOMS = {room: room for room in ("checkpoints", "export", "lab.analysis", "lab.pages", "cli")}
+ARGUMENT_ROOMS |= {
+    "models": "checkpoints",
+    "lab.analysis.depth": "lab.analysis",
+    "lab.glue": "cli",
+    "lab.studies": "cli",
+}
 
 SLOW_LIBRARIES = ("torch", "fairseq", "transformers", "ode_transformer.models")
 IMPORT_SECONDS = 10.0  # between two lines about them
@@ -153,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; print any exception in one line, or with ``--traceback`` whole.
 
     :param argv: the arguments without the program's name; ``sys.argv`` by default
-    :return: exit status: the subcommand's own, 2 after an exception, 130 when interrupted
+    :return: exit status: 0, 2 after an exception, 130 when interrupted
     """
     command_line = list(sys.argv[1:] if argv is None else argv)
     show_traceback = "--traceback" in command_line[: _own_length(command_line)]
@@ -164,7 +172,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.disable(logging.INFO)  # fairseq logs what it imports
     try:
         with announced_imports():
-            return run_command(command_line)
+            run_command(command_line)
+        return 0
     except KeyboardInterrupt:
         hint = "; the same command resumes" if {name, " ".join(command_line[:2])} & {*RESUMABLE} else ""
         print(f"ode-transformer {name}: interrupted{hint}", file=sys.stderr)
@@ -235,7 +244,7 @@ def _is_file(value: object) -> bool:
     return isinstance(value, Path)
 
 
-def run_command(command_line: Sequence[str]) -> int:
+def run_command(command_line: Sequence[str]) -> None:
     """Parse a command line and run its subcommand; ``args.words`` records the command line."""
     parser = argparse.ArgumentParser(
         prog="ode-transformer",
@@ -249,8 +258,8 @@ def run_command(command_line: Sequence[str]) -> int:
     args = parse(parser, subparser, command_line)
     check_output_files(args)
     use_package(args.user_dir)
-    status: int = importlib.import_module(f"ode_transformer.{source}").run(args)
-    return status
+    module, _, function = source.partition(":")
+    getattr(importlib.import_module(f"ode_transformer.{module}"), function or "run")(args)
 
 
 def use_package(folder: Path | None) -> None:
@@ -297,7 +306,7 @@ def add_commands(
     source, subparser = table[command_line[0]][0], subparsers.choices[command_line[0]]
     if not isinstance(source, str):
         return add_commands(subparser, source, command_line[1:])
-    if room := SLOW_ROOMS.get(source.rpartition(".")[0]):
+    if room := ARGUMENT_ROOMS.get(source.rpartition(".")[0]):
         options = importlib.import_module(f"ode_transformer.{room}.arguments")
         getattr(options, command_line[0].replace("-", "_"))(subparser)
     else:

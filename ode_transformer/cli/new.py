@@ -1,10 +1,9 @@
 """``ode-transformer new``: a recipe for a user's own text."""
 
-import argparse
 import os
 import shlex
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -14,35 +13,10 @@ from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError, list_numbers
 from ode_transformer.support.files import check_writable, write_text
 
-KINDS = ("translation", "summaries", "corrections", "text")
 SPLITS = ("train", "valid", "test")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer new``."""
-    parser.add_argument("name", metavar="NAME", help="of the experiment; NAME.yaml is written")
-    for split, use in (("train", "to train on"), ("valid", "to stop the training by"), ("test", "to score, if any")):
-        parser.add_argument(
-            f"--{split}",
-            type=Path,
-            nargs="+",
-            required=split != "test",
-            metavar="FILE",
-            help=f"text {use}: source and target, with a sentence on each line, or one file",
-        )
-    parser.add_argument(
-        "--kind",
-        choices=KINDS,
-        help="of the text (default: translation for two files, corrections for one .m2 file, else text for a "
-        "language model)",
-    )
-    model = parser.add_mutually_exclusive_group()
-    model.add_argument("--arch", metavar="NAME", help="registered architecture (default: one that fits the text)")
-    model.add_argument("--for", dest="library", choices=("ctranslate2",), help="library that the model is exported to")
-    parser.epilog = "Files may be compressed by gzip. docs/own_data.md has the rule that chooses the numbers."
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: Namespace) -> None:
     """Count the text, write the recipe and say how it is run."""
     from ode_transformer.lab.recipes.recipe import Recipe, check_architecture
 
@@ -63,14 +37,13 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--for {args.library}: it takes no language model")
     from ode_transformer.lab.recipes.experiment import Experiment
     from ode_transformer.lab.recipes.machine import Machine
-    from ode_transformer.lab.recipes.own_recipe import LONG_LINE, UNITS, OwnRecipe, count_text
+    from ode_transformer.lab.recipes.own_recipe import LONG_LINE, UNITS, OwnRecipe, count_text, plan_training
     from ode_transformer.lab.recipes.preparation import LONG_LINE_OUTCOMES, RecipeData
 
-    recipe = OwnRecipe(kind, path, files, side_names(kind, files["train"]), args.arch)
     counts = {split: count_text(kind, paths) for split, paths in files.items()}
-    plan, unit = recipe.plan(counts["train"]), UNITS[kind]
-    if args.library:
-        recipe = replace(recipe, arch=f"ode_transformer_ones_{plan.scale.suffix}")
+    plan, unit = plan_training(kind, counts["train"]), UNITS[kind]
+    arch = f"ode_transformer_ones_{plan.scale.suffix}" if args.library else args.arch
+    recipe = OwnRecipe(kind, path, files, side_names(kind, files["train"]), plan, arch)
     command = shlex.join(["ode-transformer", "reproduce", str(path), *user_dir_flags()])
     comments = [
         f"ode-transformer {shlex.join(args.words)}",
@@ -78,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         "Files are relative to this one.",
         f"Run it: {command}",
     ]
-    text = recipe.text(comments, plan)
+    text = recipe.text(comments)
     read = Recipe.model_validate(yaml.safe_load(text)).for_arch(None)
     model = Experiment(read, RecipeData(read, path.parent), Machine(0)).model_description([plan.pieces])
     write_text(path, text)
@@ -93,10 +66,9 @@ def run(args: argparse.Namespace) -> int:
     if "test" not in files:
         print("no --test: the scores will be those of the validation text")
     print(f"{model} with at most {plan.pieces:,} pieces, {plan.updates:,} updates of {plan.tokens_per_update:,} tokens")
-    if recipe.arch is None and kind != "text":
+    if arch is None and kind != "text":
         print("to export to CTranslate2, which has no such layers: --for ctranslate2 chooses another model")
     print(f"next: {command}")
-    return 0
 
 
 def warn_of_repeated_files(files: Mapping[str, Sequence[Path]], sides: Sequence[str]) -> None:

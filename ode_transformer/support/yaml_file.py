@@ -1,5 +1,6 @@
 """YAML files with a schema: an error names file and key."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -52,3 +53,12 @@ def find_config(name: str, folder: Path, names: Sequence[str], kind: str) -> Pat
     if not path.is_file():
         raise UserError(f"{name}: no such {kind}; there are {', '.join(names)}, or the path of a .yaml file")
     return path
+
+
+def owner_name(file: Path, folder: Path) -> str:
+    """Return what tells a YAML file from others of its name: its path relative to a folder, or the name of one of ours.
+
+    File and folder can be moved together.
+    """
+    is_ours = CONFIGS.resolve() in file.resolve().parents
+    return file.stem if is_ours else os.path.relpath(file.resolve(), folder.resolve())

@@ -89,7 +89,6 @@ def binarise(prepared: PreparedTask, encode: Callable[[str], str], dictionary: P
 
 
 def _preprocess(splits: Iterable[str], name: str, text: Path, dictionary: Path, binary: Path) -> None:
-    """Binarise the files called ``name`` of all splits with a dictionary."""
     options: dict[str, object] = {"only-source": True, "srcdict": dictionary, "destdir": binary / name}
     for kind in ("train", "valid", "test"):
         prefixes = [str(text / f"{split}.{name}") for split in splits if split.startswith(kind)]

@@ -5,13 +5,13 @@
 Every combination of the grid of ``configs/glue.yaml`` is trained; the best on a development set predicts its test set.
 """
 
-import argparse
 import itertools
 import json
 import shutil
 import statistics
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,15 @@ from ode_transformer.lab.glue.finetuning import PreparedTask, prepare_task
 from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
 from ode_transformer.lab.recipes import training, workflow
 from ode_transformer.lab.recipes.options import RunOptions
-from ode_transformer.lab.recipes.recipe import load_recipe
+from ode_transformer.lab.recipes.recipe import Recipe
 from ode_transformer.support import commands
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import file_stamp, lock_directory, read_json, write_files
+from ode_transformer.support.files import file_stamp, lock_directory, read_json, write_files, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import read_yaml
 
 WNLI = 65.1  # accuracy of the more frequent answer; the published average counts the task that is left out
-RESULTS = "results.json"  # of a fine-tuning, in its folder
 NAME = "glue"  # for reproduce, as if it were a recipe
 
 
@@ -45,13 +44,8 @@ class GridRun:
     command: list[Any]
     request: list[Any]
 
-    def results(self) -> dict[str, Any]:
-        """Return development metrics and test predictions for each development split."""
-        return dict(read_json(self.folder / RESULTS))
 
-    def scores(self) -> dict[str, float]:
-        """Return the mean of the metrics for each development split; it ranks the runs."""
-        return {split: statistics.mean(values["dev"].values()) for split, values in self.results().items()}
+BestRun = tuple[Path, dict[str, Any]]  # its folder, and its results for a split: ``dev`` and ``test``
 
 
 def plan_runs(
@@ -78,25 +72,31 @@ def plan_runs(
     return runs
 
 
-def train_grid(prepared: PreparedTask, runs: Sequence[GridRun]) -> dict[str, GridRun]:
+def train_grid(prepared: PreparedTask, runs: Sequence[GridRun]) -> dict[str, BestRun]:
     """Train and evaluate all runs, skipping complete ones; return the best run for each development split.
 
-    Of the complete runs only the best keep their checkpoints.
+    The mean of a split's metrics ranks the runs; of equals, the first of the grid is the best. Of the complete runs
+    only the best keep their checkpoints; an interrupted one keeps its own to resume from.
     """
-    complete = [run for run in runs if Jobs(run.folder).is_done("finetune", run.request, run.folder / RESULTS)]
-    scores = {run.folder: run.scores() for run in complete}
-    for run in runs:
-        complete_run(prepared, run)
-        scores[run.folder] = run.scores()
-        # An interrupted run has no scores yet, and keeps its checkpoints to resume from.
-        for folder in scores.keys() - {best.folder for best in best_runs(runs, scores).values()}:
+    best: dict[str, tuple[float, BestRun]] = {}
+    for number, run in enumerate(runs, start=1):
+        for split, results in complete_run(prepared, run).items():
+            score = statistics.mean(results["dev"].values())
+            if split not in best or score > best[split][0]:
+                best[split] = score, (run.folder, results)
+        best_folders = {folder for _, (folder, _) in best.values()}
+        for folder in {complete.folder for complete in runs[:number]} - best_folders:
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    return best_runs(runs, scores)
+    return {split: best_run for split, (_, best_run) in best.items()}
 
 
-def complete_run(prepared: PreparedTask, run: GridRun) -> None:
-    """Train a run and predict with its last checkpoint; skip it if it is complete."""
+def complete_run(prepared: PreparedTask, run: GridRun) -> dict[str, Any]:
+    """Train a run and predict with its last checkpoint, unless that is done.
+
+    :return: development split -> ``dev``, metrics by name, and ``test``, predictions
+    """
     jobs, checkpoints, task = Jobs(run.folder), run.folder / "checkpoints", prepared.task
+    path = run.folder / "results.json"
 
     def train_and_predict() -> None:
         digest = jobs.digest_of(run.request)
@@ -109,31 +109,26 @@ def complete_run(prepared: PreparedTask, run: GridRun) -> None:
             labels = [example.label for example in prepared.tables[split]]
             metrics = finetuning.evaluate(task.metrics, predictions[split], labels)
             results[split] = {"dev": metrics, "test": predictions[split.replace("valid", "test")]}
-        write_files(run.folder, {RESULTS: json.dumps(results)}, RESULTS)
+        write_text(path, json.dumps(results))
 
     with lock_directory(run.folder, "fine-tuning"):
-        jobs.run("finetune", run.request, run.folder / RESULTS, train_and_predict)
-    metrics = "; ".join(str(values["dev"]) for values in run.results().values())
+        jobs.run("finetune", run.request, path, train_and_predict)
+    results: dict[str, Any] = read_json(path)
+    metrics = "; ".join(str(values["dev"]) for values in results.values())
     print(f"{task.name} {run.folder.name}: {metrics}", flush=True)
+    return results
 
 
-def best_runs(runs: Sequence[GridRun], scores: Mapping[Path, Mapping[str, float]]) -> dict[str, GridRun]:
-    """Return the run with the highest score for each development split; of equals, the first of the grid."""
-    complete_runs = [run for run in runs if run.folder in scores]
-    splits = scores[complete_runs[0].folder] if complete_runs else ()
-    return {split: max(complete_runs, key=lambda run: scores[run.folder][split]) for split in splits}
-
-
-def write_submission(prepared: PreparedTask, split: str, run: GridRun, folder: Path) -> list[str]:
+def write_submission(prepared: PreparedTask, split: str, best: BestRun, folder: Path) -> list[str]:
     """Write the test predictions of the best run for a development split; return its row of the table of results."""
-    task, results, test = prepared.task, run.results()[split], split.replace("valid", "test")
+    task, test, (run, results) = prepared.task, split.replace("valid", "test"), best
     name = task.submissions.get(test, task.name)
     if "nan" in results["test"]:
-        return [name, "diverged", run.folder.name]
+        return [name, "diverged", run.name]
     indices = [example.index for example in prepared.tables[test]]
     text = submission_text(task, list(zip(indices, results["test"], strict=True)))
     write_files(folder, {f"{name}.tsv": text}, f"{name}.tsv")
-    return [name, ", ".join(f"{metric} {value:.2f}" for metric, value in results["dev"].items()), run.folder.name]
+    return [name, ", ".join(f"{metric} {value:.2f}" for metric, value in results["dev"].items()), run.name]
 
 
 def average(scores: Mapping[str, Sequence[float]]) -> float:
@@ -147,7 +142,7 @@ def average(scores: Mapping[str, Sequence[float]]) -> float:
     return statistics.mean([*map(statistics.mean, tasks.values()), WNLI])
 
 
-def fine_tune(args: argparse.Namespace, config: GlueConfig) -> None:
+def fine_tune(args: Namespace, config: GlueConfig) -> None:
     """Prepare the tasks and train all their runs; write the best predictions and a table of the best runs."""
     names, output, pieces = args.tasks.split(","), args.output, args.data or args.path.parent
     if unknown := [name for name in names if name not in TASKS]:
@@ -168,9 +163,9 @@ def fine_tune(args: argparse.Namespace, config: GlueConfig) -> None:
     published = [entry for entry in config.expected if entry.arch == options["arch"]]
     rows, scores = [], {}
     for prepared, runs in plans.values():
-        for split, run in train_grid(prepared, runs).items():
-            row = write_submission(prepared, split, run, output / "submission")
-            scores[row[0]] = list(run.results()[split]["dev"].values())
+        for split, best in train_grid(prepared, runs).items():
+            row = write_submission(prepared, split, best, output / "submission")
+            scores[row[0]] = list(best[1]["dev"].values())
             rows.append([*row, *(", ".join(f"{x:.1f}" for x in entry.scores.get(row[0], [])) for entry in published)])
     if len(plans) == len(TASKS):
         averages = (f"{average(entry.scores):.1f}" for entry in published)
@@ -182,16 +177,14 @@ def fine_tune(args: argparse.Namespace, config: GlueConfig) -> None:
     print(f"\n{text}\npredictions for the test sets: {output / 'submission'}")
 
 
-def reproduce(config: GlueConfig, options: RunOptions) -> None:
+def reproduce(config: GlueConfig, recipe: Recipe, options: RunOptions) -> None:
     """Pre-train by the recipe, then run ``ode-transformer analyse glue``, or print its command.
 
     :param options: of the user; flags of fairseq-train and the machine are those of pre-training
     """
-    options = replace(options, arch=options.arch or config.arch)
-    recipe = load_recipe(config.pretraining, options)
     data = workflow.recipe_data(recipe, config.pretraining, options)
     experiments = workflow.plan_experiments(recipe, data, options)
-    workflow.reproduce(data, experiments, options)
+    workflow.reproduce(experiments)
     for experiment in experiments:
         tables = options.raw if options.raw and any((options.raw / name).is_dir() for name in TASKS) else None
         flags = {
@@ -204,10 +197,9 @@ def reproduce(config: GlueConfig, options: RunOptions) -> None:
             commands.print_command(["ode-transformer", "analyse", NAME, *commands.flags(flags)])
             continue
         chosen = {**flags, "tasks": ",".join(TASKS), "dry_run": False, "train_flags": ()}
-        fine_tune(argparse.Namespace(**chosen), config)
+        fine_tune(Namespace(**chosen), config)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Fine-tune; return the exit status."""
+def run(args: Namespace) -> None:
+    """Fine-tune on the tasks that the command line names."""
     fine_tune(args, read_yaml(args.config, GlueConfig))
-    return 0

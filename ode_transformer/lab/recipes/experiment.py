@@ -83,7 +83,7 @@ class Experiment:
 
     @property
     def table_path(self) -> Path:
-        """File of the table with the scores of all seeds."""
+        """The table with the scores of all seeds."""
         return self.data.folder / f"{self._run_name()}.md"
 
     def _run_name(self, seed: int | None = None) -> str:
@@ -92,17 +92,14 @@ class Experiment:
 
     @property
     def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
         return self.folder / "checkpoints"
 
     @property
     def log(self) -> Path:
-        """Log of the training."""
         return self.folder / "train.log"
 
     @property
     def model_path(self) -> Path:
-        """File of the averaged model."""
         return self.folder / "model" / "model.pt"
 
     def run(
@@ -173,7 +170,6 @@ class Experiment:
         return is_fused and self.machine.precision != "fp32"
 
     def train_options(self) -> dict[str, Any]:
-        """Return the flags of fairseq-train."""
         return {name: value for _, flags in self.train_layers() for name, value in flags.items()}
 
     def train_sources(self) -> str:
@@ -247,7 +243,6 @@ class Experiment:
 
     @property
     def provenance_path(self) -> Path:
-        """File with the software, machine and command of the training, see ``provenance``."""
         return self.folder / "trained.json"
 
     # -- evaluate ------------------------------------------------------------------------------------------------
@@ -295,24 +290,18 @@ class Experiment:
 
     def decode_command(self, split: str) -> Command:
         """Return the command that translates a test set, or measures a language model on it."""
-        own_limits = {"max-len-a", "max-len-b"} & self.recipe.generate.keys()
-        limit = (
-            {}
-            if own_limits or not self.data.parallel
-            else dict(zip(("max-len-a", "max-len-b"), MAX_LENGTH, strict=True))
-        )
+        limit = dict(zip(("max-len-a", "max-len-b"), MAX_LENGTH, strict=True)) if self.data.parallel else {}
         options = {
             **self._model_options(split),
             "remove-bpe": self.recipe.vocabulary.remove_bpe if self.data.parallel else None,
             "log-interval": 1,  # for the progress
             "dataset-impl": "raw" if self.first_sentences else None,
-            **limit,
+            **({} if limit.keys() & self.recipe.generate.keys() else limit),
             **self.recipe.generate,
         }
         return [self.recipe.decoder, self.first_sentences or self.data.binary, *commands.flags(options)]
 
     def decode_log(self, split: str) -> Path:
-        """Return the log of the command that decodes a split."""
         return self.folder / f"generate.{split}.log"
 
     def score_command(self, scoring: Scoring, split: str) -> Command:
@@ -320,9 +309,8 @@ class Experiment:
         log = {"generate-log" if self.data.parallel else "eval-lm-log": self.decode_log(split)}
         score = ["ode-transformer", "score", *commands.flags({"metric": scoring.metric, **log, **scoring.options})]
         references = [(self.first_sentences or self.data.corpus) / name for name in self.references(scoring, split)]
-        if scoring.against == "m2":
-            return [*score, "--gold", *references, "--json"]
-        return [*score, *(["--references"] if references else []), *references, "--json"]
+        kind = "--gold" if scoring.against == "m2" else "--references"
+        return [*score, *([kind] if references else []), *references, "--json"]
 
     def references(self, scoring: Scoring, split: str) -> list[str]:
         """Return the names of the files of the corpus that a split is scored against; none: the log has them."""
@@ -344,5 +332,4 @@ class Experiment:
 
     @property
     def scores_path(self) -> Path:
-        """File of the scores."""
         return self.folder / "scores.json"

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.lab.recipes.options import RunOptions, require_gpus
+from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.support.errors import UserError
 
 # Without a GPU fairseq sets nothing up among the processes that torchrun starts: these flags do.
@@ -94,7 +94,8 @@ def detect(options: RunOptions, tokens: int, longest: int = MIN_TOKENS_PER_PROCE
     """
     installed, nodes = torch.cuda.device_count(), options.nodes
     count = installed if options.gpus is None else options.gpus
-    require_gpus(options, installed)
+    if count > installed and not options.dry_run:
+        raise UserError(f"--gpus {count}: this machine has {installed}")
     if nodes > 1 and options.master is None:
         raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first")
     used = range(min(count, installed))
@@ -123,7 +124,6 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Tokens of an update."""
         return self.max_tokens * self.update_freq * self.processes
 
     def flags(self) -> dict[str, int]:

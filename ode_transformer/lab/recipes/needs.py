@@ -5,47 +5,35 @@ import shutil
 from collections.abc import Sequence
 from functools import cache
 
+import yaml
 from fairseq.models import BaseFairseqModel
 
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH, count_forward_operations, meta_model
-from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
+from ode_transformer.support.yaml_file import CONFIGS
 
 DEFAULT_DICTIONARY = 32_000  # entries, where the recipe says nothing of them
 
 
-class GPUSpeed(YamlSection):
-    """An entry of ``configs/gpu_speed.yaml``, which explains them."""
-
-    width: int
-    tokens: int
-    operations: float
-    speed: float
-
-
-class GPUSpeeds(YamlSection):
-    """The file ``configs/gpu_speed.yaml``."""
-
-    speeds: list[GPUSpeed]
-
-
 @cache
-def gpu_speeds() -> list[GPUSpeed]:
-    """Read ``configs/gpu_speed.yaml``."""
-    return read_yaml(CONFIGS / "gpu_speed.yaml", GPUSpeeds).speeds
+def gpu_speeds() -> list[dict[str, float]]:
+    """Read ``configs/gpu_speed.yaml``, which explains its entries."""
+    entries: list[dict[str, float]] = yaml.safe_load((CONFIGS / "gpu_speed.yaml").read_text(encoding="utf-8"))["speeds"]
+    return entries
 
 
 def training_hours(experiment: Experiment, model: BaseFairseqModel) -> float:
     """Estimate the hours of a training of known length on its GPUs, from the measurement that is nearest in size."""
     settings, batch = experiment.train_settings, experiment.batch
-    size = getattr(settings, "encoder_embed_dim", None) or settings.decoder_embed_dim, batch.max_tokens
+    width = getattr(settings, "encoder_embed_dim", None) or settings.decoder_embed_dim
+    size = {"width": width, "tokens": batch.max_tokens}
 
-    def distance(entry: GPUSpeed) -> list[float]:
-        return [abs(math.log(own / its)) for own, its in zip(size, (entry.width, entry.tokens), strict=True)]
+    def distance(entry: dict[str, float]) -> list[float]:
+        return [abs(math.log(own / entry[name])) for name, own in size.items()]
 
     nearest = min(gpu_speeds(), key=distance)
     operations = count_forward_operations(model.to_empty(device="cpu")) / SENTENCE_LENGTH
-    speed = nearest.speed * nearest.operations / operations
+    speed = nearest["speed"] * nearest["operations"] / operations
     return batch.tokens * (experiment.last_update() or 0) / (speed * batch.processes) / 3600
 
 

@@ -1,17 +1,17 @@
-"""Options of a run, and the recipes of ``configs/`` by name: quick to import, without pydantic and fairseq."""
+"""Options of a run, and the recipes of ``configs/`` by name: quick to import, without fairseq."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.arguments import non_negative_int, positive_float, positive_int, whole_numbers
+from ode_transformer.support.commands import available_processors
 from ode_transformer.support.yaml_file import CONFIGS, find_config
 
-PRECISIONS = ("fp32", "fp16", "bf16")
 OTHER_FILES = ("sources", "glue", "gpu_speed")  # files of other kinds in the folder of the recipes
 
 
 def recipe_names() -> list[str]:
-    """Return the names of all recipes."""
     return sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in OTHER_FILES)
 
 
@@ -20,55 +20,64 @@ def find_recipe(name: str) -> Path:
     return find_config(name, CONFIGS, recipe_names(), "recipe")
 
 
-def require_gpus(options: "RunOptions", installed: int) -> None:
-    """Refuse more GPUs than a machine has.
+def _option(help_text: str, default: Any = None, **settings: Any) -> Any:
+    """Declare a field with its flag: the text of ``--help``, the default, and settings of argparse."""
+    if default is False:
+        settings["action"] = "store_true"
+    return field(default=default, metadata={"help": help_text, **settings})
 
-    :raises UserError: the user asks for more
-    """
-    if (options.gpus or 0) > installed and not options.dry_run:
-        raise UserError(f"--gpus {options.gpus}: this machine has {installed}")
+
+FOLDER: dict[str, Any] = {"type": Path, "metavar": "DIR"}
+NAME: dict[str, Any] = {"metavar": "NAME"}
+COUNT: dict[str, Any] = {"type": positive_int, "metavar": "N"}
+NUMBER: dict[str, Any] = {"type": non_negative_int, "metavar": "N"}
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options that the commands of recipes and studies share; each command reads those that concern it.
+    """Options that the commands of recipes and studies share; each command has the flags that concern it.
 
-    :param output: folder for everything
-    :param dry_run: print the commands and run none
-    :param sources: in a dry run, print where each flag of fairseq-train comes from
-    :param raw: folder with the raw files; None to download them
-    :param workers: processes for the slow parts of preparation
-    :param arch: registered architecture; None for the recipe's, in the recipe's size
     :param seeds: one training for each; a seed of None is the recipe's
-    :param minutes: limit of the training time
-    :param average: number of checkpoints to average instead of the recipe's
-    :param gpus: of this machine; None for all, 0 for the CPU
-    :param processes: processes that train together on the CPU
-    :param precision: one of ``PRECISIONS``; None for the fastest that the GPUs support
-    :param max_tokens: tokens that one process takes at a time, instead of the recipe's
-    :param nodes: machines that train together
-    :param node_rank: number of this machine among them, from 0
-    :param master: HOST:PORT of the first machine
-    :param model_only: delete the checkpoints of a run once it is evaluated; its averaged model stays
     :param train_flags: words for fairseq-train, which override everything else
     """
 
-    output: Path = Path("experiments")
-    dry_run: bool = False
-    sources: bool = False
-    raw: Path | None = None
-    workers: int = 1
-    arch: str | None = None
-    variant: str | None = None
-    seeds: tuple[int | None, ...] = (None,)
-    minutes: float | None = None
-    average: int | None = None
-    gpus: int | None = None
-    processes: int = 1
-    precision: str | None = None
-    max_tokens: int | None = None
-    nodes: int = 1
-    node_rank: int = 0
-    master: str | None = None
-    model_only: bool = False
+    output: Path = _option("folder for everything (default: %(default)s)", Path("experiments"), **FOLDER)
+    dry_run: bool = _option("print the commands and run none", False)
+    sources: bool = _option("with --dry-run: print where each flag of fairseq-train comes from", False)
+    raw: Path | None = _option(
+        "folder with the raw files, instead of downloading them (docs/data.md lists them)", **FOLDER
+    )
+    workers: int = _option(
+        "processes for the slow parts of preparation (default: all cores)", available_processors(), **COUNT
+    )
+    arch: str | None = _option("registered architecture (default: the recipe's)", **NAME)
+    variant: str | None = _option("variant of the recipe, where a paper and its code differ", **NAME)
+    seeds: tuple[int | None, ...] = _option(
+        "a training for each seed; the mean and deviation of their scores are printed",
+        (None,),
+        **{"type": whole_numbers, "metavar": "S,S,..."},
+    )
+    minutes: float | None = _option(
+        "stop the training after M minutes, those of earlier runs included; with more it resumes",
+        **{"type": positive_float, "metavar": "M"},
+    )
+    average: int | None = _option("average the last N checkpoints, instead of the recipe's", **COUNT)
+    gpus: int | None = _option("number of GPUs of this machine (default: all; 0: the CPU)", **NUMBER)
+    processes: int = _option(
+        "with --gpus 0: N processes of the CPU train together (default: 1, which uses all cores)", 1, **COUNT
+    )
+    precision: str | None = _option(
+        "training precision (default: fp16 if the GPUs support it)", choices=("fp32", "fp16", "bf16")
+    )
+    max_tokens: int | None = _option(
+        "tokens that one GPU takes at a time, if the recipe's number does not fit; tokens of an update stay", **COUNT
+    )
+    nodes: int = _option(
+        "machines that train together, each started by hand with its --node-rank and one --output that all of them see",
+        1,
+        **COUNT,
+    )
+    node_rank: int = _option("number of this machine among them, from 0", 0, **NUMBER)
+    master: str | None = _option("address of the first machine", metavar="HOST:PORT")
+    model_only: bool = _option("delete the checkpoints of a run once it is evaluated; its averaged model stays", False)
     train_flags: tuple[str, ...] = ()

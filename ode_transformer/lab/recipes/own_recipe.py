@@ -1,15 +1,6 @@
 """Recipes for a user's own text: sizes and settings of the training follow from the number of its characters.
 
-With c characters in the training text, of which l are different, and t = c' / 4 tokens (c' characters on the longer
-side; a piece has about four letters):
-
-    pieces             30 ∛c + l, at most 32,000
-    tokens_per_update  the power of 2 nearest to 2 √t, from 512 to 32,768
-    max-update         as many as 40 passes over the text take, at most 50,000
-    warmup-updates     a tenth of them, at most 4,000
-    threads            1 for the size tiny on a CPU
-    size               tiny below one million tokens, with the layers of the quickstart; iwslt_de_en below 20 million,
-                       wmt_en_de above
+docs/own_data.md has the rule.
 """
 
 import math
@@ -33,6 +24,7 @@ CHARACTERS_PER_TOKEN = 4
 LONG_LINE = CHARACTERS_PER_TOKEN * MAX_SENTENCE_TOKENS  # characters; longer ones have probably too many tokens
 MAX_PIECES = 32_000
 UPDATE_TOKENS = (512, 32_768)
+SUMMARY_TOKENS = 4096  # at least, of an update of summaries
 PASSES, MAX_UPDATES, MAX_WARMUP = 40, 50_000, 4_000
 
 
@@ -84,15 +76,17 @@ class TrainingPlan:
     scale: Scale
 
 
-def plan_training(counts: TextCounts, least_update: int = UPDATE_TOKENS[0]) -> TrainingPlan:
-    """Choose sizes and settings by the rule of this module.
+def plan_training(kind: str, counts: TextCounts) -> TrainingPlan:
+    """Choose sizes and settings by the rule of docs/own_data.md.
 
-    :param least_update: smallest number of tokens per update
+    :param kind: one of ``UNITS``
+    :param counts: of the training text
     """
     pieces = 30 * sum(counts.characters) ** (1 / 3) + counts.letters
     tokens = max(counts.characters) / CHARACTERS_PER_TOKEN
     nearest = 2 ** round(math.log2(2 * math.sqrt(tokens)))
-    update = min(max(nearest, least_update), UPDATE_TOKENS[1])
+    least = SUMMARY_TOKENS if kind == "summaries" else UPDATE_TOKENS[0]
+    update = min(max(nearest, least), UPDATE_TOKENS[1])
     updates = min(max(math.ceil(PASSES * tokens / update), PASSES), MAX_UPDATES)
     return TrainingPlan(
         pieces=min(round(pieces), MAX_PIECES),
@@ -155,34 +149,29 @@ class OwnRecipe:
     path: Path
     files: Mapping[str, Sequence[Path]]
     sides: tuple[str, str]
+    plan: TrainingPlan
     arch: str | None = None
 
-    def plan(self, train: TextCounts) -> TrainingPlan:
-        """Return the numbers that fit the training text."""
-        return plan_training(train, 4096 if self.kind == "summaries" else UPDATE_TOKENS[0])
+    @property
+    def _default_arch(self) -> str:
+        return "ode_transformer_lm_rk2" if self.kind == "text" else f"ode_transformer_rk2_{self.plan.scale.suffix}"
 
-    def architecture(self, plan: TrainingPlan) -> str:
-        """Return the user's architecture, or the one that fits the text."""
-        return self.arch or self._default_architecture(plan)
+    @property
+    def _scale(self) -> Scale:
+        """The scale of the user's architecture, or of the text where its name does not say."""
+        return next((scale for scale in SCALES if scale.suffix in (self.arch or "")), self.plan.scale)
 
-    def _default_architecture(self, plan: TrainingPlan) -> str:
-        return "ode_transformer_lm_rk2" if self.kind == "text" else f"ode_transformer_rk2_{plan.scale.suffix}"
-
-    def _size(self, size: Flags, plan: TrainingPlan) -> Flags:
-        """Return the flags of the default architecture's size that the architecture has."""
-        arch = self.architecture(plan)
-        return size if arch == self._default_architecture(plan) else size_flags(size, arch)
-
-    def text(self, comments: Sequence[str], plan: TrainingPlan) -> str:
+    def text(self, comments: Sequence[str]) -> str:
         """Return the recipe as YAML."""
         sections: dict[str, Any] = {
             "title": self.path.stem,
             "sources": self._sources(),
             "corpus": self._corpus(),
-            "vocabulary": {"kind": "sentencepiece", "size": plan.pieces, "fewer": True},
-            "arch": self.architecture(plan),
-            "tokens_per_update": plan.tokens_per_update,
-            **(self._language_model(plan) if self.kind == "text" else self._two_sided_model(plan)),
+            "vocabulary": {"kind": "sentencepiece", "size": self.plan.pieces, "fewer": True},
+            "arch": self.arch or self._default_arch,
+            "tokens_per_update": self.plan.tokens_per_update,
+            **({"threads": 1} if self._scale is SCALES[0] else {}),
+            **(self._language_model() if self.kind == "text" else self._two_sided_model()),
             "score": SCORES[self.kind],
         }
         head = "".join(f"# {printable_line(comment)}\n" for comment in comments)  # a path may hold a line feed
@@ -216,53 +205,50 @@ class OwnRecipe:
         keep = {"keep": {"unit": "pieces", "max": 250}} if self.kind == "translation" else {}
         return {"kind": "parallel", "source": source, "target": target, **splits, **keep}
 
-    def _scale(self, plan: TrainingPlan) -> Scale:
-        """Return the scale of the architecture, or of the text where its name does not say."""
-        arch = self.architecture(plan)
-        return next((scale for scale in SCALES if scale.suffix in arch), plan.scale)
+    def _size(self, size: Flags) -> Flags:
+        """Return the flags of the default architecture's size that the architecture has."""
+        return size if self.arch in (None, self._default_arch) else size_flags(size, self.arch)
 
-    def _training(self, plan: TrainingPlan) -> dict[str, Any]:
-        """Return the flags of fairseq-train that all kinds share."""
+    def _training(self) -> dict[str, Any]:
         return {
             "optimizer": "fused_adam",
             "adam-betas": "(0.9,0.98)",
             "clip-norm": 1.0,
             "lr-scheduler": "inverse_sqrt",
-            "lr": self._scale(plan).learning_rate,
-            "warmup-updates": plan.warmup,
-            "dropout": self._scale(plan).dropout,
-            "max-tokens": min(plan.tokens_per_update, 4096),
-            "max-update": plan.updates,
+            "lr": self._scale.learning_rate,
+            "warmup-updates": self.plan.warmup,
+            "dropout": self._scale.dropout,
+            "max-tokens": min(self.plan.tokens_per_update, 4096),
+            "max-update": self.plan.updates,
             "patience": 10,
             "log-depth-interval": 100,
         }
 
-    def _two_sided_model(self, plan: TrainingPlan) -> dict[str, Any]:
+    def _two_sided_model(self) -> dict[str, Any]:
         cut = {"truncate-source": True, "max-source-positions": 500} if self.kind == "summaries" else {}
         smoothing = {"criterion": "fused_label_smoothed_cross_entropy", "label-smoothing": 0.1}
         search = {"beam": 5, "max-tokens": 4000} | ({"max-len-b": 200, "no-repeat-ngram-size": 3} if cut else {})
-        is_tiny = self._scale(plan) is SCALES[0]
+        tiny_size = read_recipe(find_recipe("quickstart_text")).size
         return {
-            **({"size": self._size(read_recipe(find_recipe("quickstart_text")).size, plan)} if is_tiny else {}),
-            **({"threads": 1} if is_tiny else {}),
+            **({"size": self._size(tiny_size)} if self._scale is SCALES[0] else {}),
             "average": {"last": 5, "compare": True},
-            "train": {**cut, "share-all-embeddings": True, **smoothing, **self._training(plan)},
+            "train": {**cut, "share-all-embeddings": True, **smoothing, **self._training()},
             "generate": {**cut, **search},
         }
 
-    def _language_model(self, plan: TrainingPlan) -> dict[str, Any]:
-        sample = {"sample-break-mode": "none", "tokens-per-sample": min(plan.tokens_per_update // 4, 512)}
-        narrow = {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
-        narrow |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
+    def _language_model(self) -> dict[str, Any]:
+        sample = {"sample-break-mode": "none", "tokens-per-sample": min(self.plan.tokens_per_update // 4, 512)}
         # In all language models trained here ahead of residual layers (docs/results/language_models.md)
-        is_tiny, size = plan.scale is SCALES[0], Flags({"ode-coefficients": "ones"})
+        size: Flags = {"ode-coefficients": "ones"}
+        if self._scale is SCALES[0]:
+            size |= {f"decoder-{width}-dim": 128 for width in ("embed", "input", "output")}
+            size |= {"decoder-ffn-embed-dim": 512, "decoder-attention-heads": 4, "decoder-layers": 2}
         flags = {"share-decoder-input-output-embed": True, **sample, "criterion": "fused_cross_entropy"}
         return {
             "task": "language_modeling",
-            "size": self._size(size | narrow if is_tiny else size, plan),
-            **({"threads": 1} if is_tiny else {}),
+            "size": self._size(size),
             "average": {"best": True},
-            "train": {**flags, **self._training(plan)},
+            "train": {**flags, **self._training()},
             "generate": {**sample, "max-tokens": 4000},
             "score_valid": True,
         }

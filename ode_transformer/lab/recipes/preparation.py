@@ -226,7 +226,6 @@ class RecipeData:
         return ["fairseq-preprocess", *commands.flags(options)]
 
     def language_flags(self) -> dict[str, str]:
-        """Return the flags of fairseq's commands that name the languages."""
         return dict(zip(("source-lang", "target-lang"), self.languages, strict=True)) if self.parallel else {}
 
     def sizes(self) -> dict[str, int]:

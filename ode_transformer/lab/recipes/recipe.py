@@ -47,18 +47,12 @@ class Average(YamlSection):
             raise ValueError("say either last: N or best: true; by: update goes with every: N, the updates between two")
         return self
 
-    def train_flags(self) -> Flags:
+    def train_flags(self) -> dict[str, int | None]:
         """Return the flags of fairseq-train that save and keep these checkpoints."""
-        flags: dict[str, bool | int | None]
-        if self.by == "update":
-            flags = {
-                "no-epoch-checkpoints": True,
-                "save-interval-updates": self.every,
-                "keep-interval-updates": self.last,
-            }
-        else:
-            flags = {"no-epoch-checkpoints": self.best, "keep-last-epochs": self.last}
-        return {name: value for name, value in flags.items() if value is not None}
+        if self.by == "epoch":
+            return {"no-epoch-checkpoints": self.best, "keep-last-epochs": self.last}
+        intervals = {"save-interval-updates": self.every, "keep-interval-updates": self.last}
+        return {"no-epoch-checkpoints": True, **intervals}
 
 
 class Scoring(YamlSection):
@@ -199,7 +193,6 @@ class Recipe(YamlSection):
 
     @property
     def score_titles(self) -> list[str]:
-        """Titles of all scores of all sets."""
         return [self.score_title(name, split) for entry in self.score for name in entry.names for split in self.sets]
 
     @property
@@ -353,7 +346,6 @@ def architectures(task: str) -> dict[str, bool]:
 
 
 def package_architectures(task: str) -> list[str]:
-    """Return the names of this package's architectures for a task."""
     return [name for name, in_package in architectures(task).items() if in_package]
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
@@ -19,11 +19,11 @@ from ode_transformer.lab.metrics.metric import Score
 from ode_transformer.lab.recipes import training
 from ode_transformer.lab.recipes.experiment import FIRST_SENTENCES, SHORT_RUN, Command, Experiment
 from ode_transformer.lab.recipes.published import published_results
-from ode_transformer.lab.recipes.recipe import Average
 from ode_transformer.support import commands
 from ode_transformer.support.console import ProgressMeter, repeat_progress
-from ode_transformer.support.files import atomic_directory, lock_directory, read_json, write_text
-from ode_transformer.support.jobs import Jobs, Manifest
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory, read_json, write_text
+from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
 
 Step = tuple[str, Any, Path, Callable[[], None]]  # a job of the evaluation: name, request, result and work
@@ -56,12 +56,13 @@ def train(experiment: Experiment) -> None:
         print(experiment.description, flush=True)
         write_record(experiment)
         # Once they are averaged, checkpoints can be deleted.
-        averaged = "averaged" in Manifest(folder).entries()
+        averaged = "done average" in jobs.manifest.entries()
         if not jobs.begin("train", request, experiment.log if averaged else checkpoints):
             return
         with experiment.training_progress() as progress:
             training.train_or_resume(command, folder, digest, experiment.last_update(), progress, threads)
-        training.require_checkpoints(checkpoints, f"see {experiment.log}")
+        if not training.has_checkpoints(checkpoints):
+            raise UserError(f"{checkpoints}: no checkpoint; see {experiment.log}")
         on_gpu = experiment.machine.gpus > 0 and torch.cuda.is_available()
         origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))
         write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
@@ -82,17 +83,21 @@ def _train_request(experiment: Experiment, data: Jobs) -> list[Any]:
 
 
 def evaluate(experiment: Experiment) -> dict[str, Score]:
-    """Average, decode and score; return the scores by title. Completed jobs are skipped.
+    """Average, decode and score, and return the scores by title; a dry run prints the commands.
 
-    Once they are averaged, checkpoints can be deleted: only new ones change the average.
+    Completed jobs are skipped.
 
     :raises UserError: there are no checkpoints, or they belong to other data or flags
     """
-    checkpoints = experiment.checkpoints
-    averaged = _averaged_before(experiment)
-    if not averaged:
-        training.require_checkpoints(checkpoints, "ode-transformer train makes it, with the same --arch and flags")
-    data = experiment.data.prepared_jobs()
+    if experiment.options.dry_run:
+        for command in experiment.evaluation_commands():
+            commands.print_command(command)
+        return {}
+    jobs = Jobs(experiment.folder, experiment.data.prepared_jobs().digest)
+    steps = _evaluation_steps(experiment)
+    if not training.has_checkpoints(experiment.checkpoints) and not jobs.is_done(*steps[0][:3]):
+        hint = "ode-transformer train makes it, with the same --arch and flags"
+        raise UserError(f"{experiment.checkpoints}: no checkpoint; {hint}")
     training.require_same_training(experiment.folder, experiment.digest(experiment.data.training_jobs()))
     write_record(experiment)
     for split, name in experiment.recipe.sets.items():
@@ -103,19 +108,14 @@ def evaluate(experiment: Experiment) -> dict[str, Score]:
             f"short run: at most the first {FIRST_SENTENCES} sentences of each set are scored; "
             f"all are from --minutes {SHORT_RUN:g} on"
         )
-    jobs = Jobs(experiment.folder, data.digest)
     with lock_directory(experiment.model_path.parent, "evaluating"):  # a training may go on beside it
         for file in experiment.data.model_files:
             shutil.copy(file, experiment.model_path.parent)
-        for name, request, result, run_job in _evaluation_steps(experiment, averaged):
-            jobs.run(name, request, result, run_job)
-            if name == "average":
-                average = experiment.recipe.average.model_dump(exclude_defaults=True)
-                jobs.manifest.record(averaged={"average": average, "request": request})
+        for step in steps:
+            jobs.run(*step)
         scores = _read_scores(experiment)
     print(commands.last_line(experiment.folder / "average.log"))
-    for score in scores.values():
-        print(score)
+    print(*scores.values(), sep="\n")
     return scores
 
 
@@ -124,16 +124,12 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
 
     :raises UserError: the data are not prepared, or for another recipe
     """
-    data = experiment.data.prepared_jobs()
+    jobs = Jobs(experiment.folder, experiment.data.prepared_jobs().digest)
     if not is_trained(experiment):
         if experiment.folder.exists():
             print(f"{experiment.folder}: left out, the training has not ended, or not with these data and flags")
         return None
-    jobs, averaged = Jobs(experiment.folder, data.digest), _averaged_before(experiment)
-    if not training.has_checkpoints(experiment.checkpoints) and not averaged:
-        print(f"{experiment.folder}: left out, its checkpoints were deleted before they were averaged")
-        return None
-    for name, request, result, _ in _evaluation_steps(experiment, averaged):
+    for name, request, result, _ in _evaluation_steps(experiment):
         if not jobs.is_done(name, request, result):
             print(f"{experiment.folder}: left out, trained but not evaluated as it is now ({name})")
             return None
@@ -141,12 +137,12 @@ def existing_scores(experiment: Experiment) -> dict[str, Score] | None:
     return _read_scores(experiment)
 
 
-def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None) -> Iterator[Step]:
-    """Yield the jobs of the evaluation.
+def _evaluation_steps(experiment: Experiment) -> list[Step]:
+    """Return the jobs of the evaluation: average, decode, score.
 
-    :param averaged: request of the last average, if it is to be kept
+    Only a training that goes on changes the average: once it is made, the checkpoints can be deleted, and it as well.
     """
-    recipe, splits = experiment.recipe, experiment.data.splits()
+    recipe, log, splits = experiment.recipe, experiment.log, experiment.data.splits()
     splits = [split for split in recipe.sets if split in splits]
 
     def request_of(command: Command) -> list[str]:
@@ -155,20 +151,19 @@ def _evaluation_steps(experiment: Experiment, averaged: list[Any] | None) -> Ite
         left_out = ("--cpu", "--fp16", "--bf16", str(commands.USER_DIR.get()), "checkpoint")
         return [word for word in relative if word not in left_out]
 
-    if averaged:
-        yield "average", averaged, experiment.log, lambda: None
-    else:
-        compared = ["compared"] if recipe.average.compare else []
-        request = [[*request_of(experiment.average_command()), *compared], _checkpoint_files(experiment)]
-        yield "average", request, experiment.model_path, partial(_write_model, experiment)
+    request = [request_of(experiment.average_command()), recipe.average.compare, log.exists() and file_stamp(log)]
+    model = experiment.model_path if training.has_checkpoints(experiment.checkpoints) else log
+    steps: list[Step] = [("average", request, model, partial(_write_model, experiment))]
     if first := experiment.first_sentences:
-        yield "first sentences", FIRST_SENTENCES, first, partial(_write_first_sentences, experiment, splits, first)
+        write = partial(_write_first_sentences, experiment, splits, first)
+        steps.append(("first sentences", FIRST_SENTENCES, first, write))
     for split in splits:
         decode, log = experiment.decode_command(split), experiment.decode_log(split)
-        yield f"decode {split}", request_of(decode), log, partial(experiment.run, decode, log, decoding_progress())
+        run = partial(experiment.run, decode, log, decoding_progress())
+        steps.append((f"decode {split}", request_of(decode), log, run))
     score = {split: [request_of(experiment.score_command(entry, split)) for entry in recipe.score] for split in splits}
     request = [__version__, score, recipe.sets]
-    yield "score", request, experiment.scores_path, partial(_write_scores, experiment, splits)
+    return [*steps, ("score", request, experiment.scores_path, partial(_write_scores, experiment, splits))]
 
 
 def _write_model(experiment: Experiment) -> None:
@@ -225,20 +220,6 @@ def _write_first_sentences(experiment: Experiment, splits: Sequence[str], output
                 copy.write_text("".join(f"{sentence}{end}" for sentence in sentences), encoding="utf-8")
 
 
-def _averaged_before(experiment: Experiment) -> list[Any] | None:
-    """Return the request of the last average, if checkpoints of it have been deleted since and no others saved."""
-    record = Manifest(experiment.folder).entries().get("averaged")
-    if record is None or Average(**record["average"]) != experiment.recipe.average:
-        return None
-    (_, averaged), files = record["request"], _checkpoint_files(experiment)
-    return record["request"] if len(files) < len(averaged) and all(file in averaged for file in files) else None
-
-
-def _checkpoint_files(experiment: Experiment) -> list[list[Any]]:
-    """Return names and times of the checkpoints."""
-    return [[path.name, path.stat().st_mtime_ns] for path in sorted(experiment.checkpoints.glob("*.pt"))]
-
-
 def _read_scores(experiment: Experiment) -> dict[str, Score]:
     return {title: Score(**entry) for title, entry in read_json(experiment.scores_path).items()}
 
@@ -265,6 +246,7 @@ def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:
 def write_record(experiment: Experiment) -> None:
     """Write ``experiment.json``: the recipe with its commands and published results."""
     recipe, options = experiment.recipe, experiment.options
+    published = published_results(recipe, options.variant, options.train_flags)
     record = {
         **{"recipe": recipe.title, "corpus": recipe.corpus.kind, "task": recipe.task, "arch": recipe.arch},
         **{"variant": options.variant, "train_flags": options.train_flags},
@@ -280,9 +262,6 @@ def write_record(experiment: Experiment) -> None:
             for split in recipe.sets
             for scoring in recipe.score
         ],
-        "published": [
-            {"table": result.table, "system": result.system, "scores": result.scores}
-            for result in published_results(recipe, options.variant, options.train_flags)
-        ],
+        "published": [result.model_dump(include={"table", "system", "scores"}) for result in published],
     }
     write_text(experiment.folder / "experiment.json", json.dumps(record, indent=1, default=str) + "\n")

@@ -84,15 +84,6 @@ def has_checkpoints(checkpoints: Path) -> bool:
     return any(checkpoints.glob("*.pt"))
 
 
-def require_checkpoints(checkpoints: Path, hint: str) -> None:
-    """Refuse a folder in which nothing has been saved.
-
-    :param hint: the end of the error
-    """
-    if not has_checkpoints(checkpoints):
-        raise UserError(f"{checkpoints}: no checkpoint; {hint}")
-
-
 def repair_last_checkpoint(checkpoints: Path) -> int:
     """Replace ``checkpoint_last.pt`` if it is torn or missing by the newest whole checkpoint; return its updates.
 
@@ -208,7 +199,6 @@ class TrainingProgress:
 
     @property
     def past(self) -> float:
-        """Minutes of training so far."""
         return self.past_minutes + self.values.get("wall", 0.0) / 60
 
     @property

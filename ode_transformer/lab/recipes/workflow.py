@@ -1,9 +1,9 @@
 """The way of a recipe: read it, plan its experiments, prepare, train, evaluate, compare with published results."""
 
-import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,16 +20,16 @@ from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.published import comparison_table, published_table
 from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe, load_recipe
-from ode_transformer.lab.recipes.series import Training, run_all
 from ode_transformer.models import fairseq_parser
 from ode_transformer.support import commands
-from ode_transformer.support.console import print_text
-from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import content_digest, write_text
+from ode_transformer.support.console import print_progress, print_text
+from ode_transformer.support.errors import LockedError, UserError
+from ode_transformer.support.files import content_digest, is_locked, write_text
 from ode_transformer.support.jobs import Jobs
-from ode_transformer.support.yaml_file import CONFIGS
+from ode_transformer.support.yaml_file import CONFIGS, owner_name
 
 DEFAULT_CHECKPOINT = "checkpoint_last.pt"  # of --restore-file, in the folder of the run
+POLL_SECONDS = 30  # until a training of another process is looked at again
 
 
 def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
@@ -37,12 +37,9 @@ def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
 
     :param name: of the recipe, or the path of its file
     """
-    path = Path(name)
-    stem = path.stem if path.suffix == ".yaml" else name
-    folder = options.output / "-".join(filter(None, (stem, recipe.preparation)))
-    is_own = path.suffix == ".yaml" and path.resolve().parent != CONFIGS
-    # Relative, so that both can be moved together.
-    return RecipeData(recipe, folder, os.path.relpath(path.resolve(), folder.resolve()) if is_own else stem)
+    file = Path(name) if name.endswith(".yaml") else CONFIGS / f"{name}.yaml"
+    folder = options.output / "-".join(filter(None, (file.stem, recipe.preparation)))
+    return RecipeData(recipe, folder, owner_name(file, folder))
 
 
 def plan_experiments(recipe: Recipe, data: RecipeData, options: RunOptions) -> list[Experiment]:
@@ -73,35 +70,23 @@ def prepare(data: RecipeData, options: RunOptions) -> None:
     print(data.report())
 
 
-def evaluate(experiment: Experiment, options: RunOptions) -> dict[str, Score]:
-    """Evaluate and return the scores by title, or print the commands of the evaluation."""
-    if options.dry_run:
-        for command in experiment.evaluation_commands():
-            commands.print_command(command)
-        return {}
-    return run_experiment.evaluate(experiment)
+def reproduce(experiments: Sequence[Experiment]) -> None:
+    """Prepare the data, train and evaluate every seed, and print the scores beside the published ones."""
+    print(describe_needs([experiments]), flush=True)
+    prepare(experiments[0].data, experiments[0].options)
+    train_and_compare(experiments)
 
 
-def reproduce(
-    data: RecipeData, experiments: Sequence[Experiment], options: RunOptions
-) -> dict[int | None, Mapping[str, Score]]:
-    """Prepare the data, train and evaluate every seed, and print the scores beside the published ones.
+def train_and_compare(experiments: Sequence[Experiment]) -> dict[int | None, Mapping[str, Score]]:
+    """Train and evaluate every seed of a system, whose data are prepared, and print the scores.
 
     :return: seed -> title -> score; without scores in a dry run
     """
-    print(describe_needs([experiments]), flush=True)
-    prepare(data, options)
-    return train_and_compare(data, experiments, options)
-
-
-def train_and_compare(
-    data: RecipeData, experiments: Sequence[Experiment], options: RunOptions
-) -> dict[int | None, Mapping[str, Score]]:
-    """Do what ``reproduce`` does after the preparation."""
+    data, options = experiments[0].data, experiments[0].options
     scores: dict[int | None, Mapping[str, Score]] = {}
     for experiment in experiments:
         run_experiment.train(experiment)
-        scores[experiment.seed] = evaluate(experiment, options)
+        scores[experiment.seed] = run_experiment.evaluate(experiment)
         if options.model_only and not options.dry_run:
             shutil.rmtree(experiment.checkpoints, ignore_errors=True)
     if not options.dry_run:
@@ -133,33 +118,57 @@ def reproduce_table(
         flags = (*commands.flags(result.flags), *options.train_flags)
         system = replace(options, arch=result.arch, variant=result.variant, train_flags=flags)
         recipe = load_recipe(name, system)
-        data = recipe_data(recipe, name, system)
-        plans[result.title] = (result, data, plan_experiments(recipe, data, system), system)
-    trainings = sum(len(experiments) for _, _, experiments, _ in plans.values())
+        plans[result.title] = plan_experiments(recipe, recipe_data(recipe, name, system), system)
+    trainings = sum(map(len, plans.values()))
     print(f"{table}: {trainings} trainings of {len(plans)} systems; --systems and --variant choose some of them")
-    print(describe_needs([experiments for _, _, experiments, _ in plans.values()]), flush=True)
-    for data in {data.folder: data for _, data, _, _ in plans.values()}.values():
+    print(describe_needs(list(plans.values())), flush=True)
+    for data in {runs[0].data.folder: runs[0].data for runs in plans.values()}.values():
         prepare(data, options)
     scores: dict[str, dict[int | None, Mapping[str, Score]]] = {}
 
     def reproduce_system(title: str) -> None:
-        _, data, experiments, system = plans[title]
-        scores[title] = train_and_compare(data, experiments, system)
+        scores[title] = train_and_compare(plans[title])
 
-    failures = run_all(
-        Training(title, experiments[0].folder, partial(reproduce_system, title))
-        for title, (_, _, experiments, _) in plans.items()
-    )
-    measured = [(plans[title][0], list(scores[title].values())) for title in plans if title in scores]
+    failures = run_all({title: runs[0].folder for title, runs in plans.items()}, reproduce_system)
+    measured = [(result, list(scores[result.title].values())) for result in systems if result.title in scores]
     if measured and not options.dry_run:
         print(f"\n{published_table(measured)}")
         if len(measured) == 2:  # as a paper marks one with a dagger
-            print_paired_test({title: plans[title][2] for title in plans if title in scores})
+            print_paired_test({result.title: plans[result.title] for result, _ in measured})
     end = command.index("--") if "--" in command else len(command)
     for title in (title for title in plans if title not in scores):
         print(f"\nfailed: {title}\n+ {shlex.join([*command[:end], '--systems', title, *command[end:]])}")
     if failures:
         raise UserError(f"{len(failures)} of {len(plans)} systems failed; the first: {failures[0]}")
+
+
+def run_all(folders: Mapping[str, Path], run: Callable[[str], object]) -> list[str]:
+    """Run trainings by their names; a failure does not stop the others, and processes share the work.
+
+    :param folders: name -> folder, locked by the process that trains
+    :param run: trains, or finds the training complete
+    :return: a line for each failure
+    """
+    failures, remaining, waiting = [], list(folders), list[str]()
+    while remaining:
+        locked = []
+        for name in remaining:
+            if name in waiting and is_locked(folders[name]):
+                locked.append(name)
+                continue
+            print(f"\n=== {name}", flush=True)
+            try:
+                run(name)
+            except LockedError as error:
+                print(f"{error}: later", flush=True)
+                locked.append(name)
+            except (UserError, OSError) as error:  # also a full disk
+                failures.append(f"{name}: {error}")
+                print_progress(failures[-1])
+        if len(locked) == len(remaining):
+            time.sleep(POLL_SECONDS)
+        remaining = waiting = locked
+    return failures
 
 
 def print_paired_test(systems: Mapping[str, Sequence[Experiment]]) -> None:

@@ -8,7 +8,6 @@ STUDIES = CONFIGS / "studies"
 
 
 def study_names() -> list[str]:
-    """Return the names of all studies."""
     return sorted(path.stem for path in STUDIES.glob("*.yaml"))
 
 

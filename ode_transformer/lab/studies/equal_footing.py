@@ -32,32 +32,28 @@ def validation_csv(results: StudyResults) -> str:
     """Return a line for each validation of each run."""
     lines: list[list[object]] = [[*results.study.key_titles, "seed", "parameters", "updates", "compute", "perplexity"]]
     for run in results.runs:
-        cost = _cost(results, run)
         for updates, perplexity in run.validations:
-            lines.append(
-                [*run.row.key_texts, run.seed, run.parameters, updates, round(updates * cost, 1), round(perplexity, 3)]
-            )
+            compute = round(updates * results.compute(run), 1)
+            lines.append([*run.row.key_texts, run.seed, run.parameters, updates, compute, round(perplexity, 3)])
     return csv_text(lines)
 
 
 def table_rows(results: StudyResults) -> list[list[str]]:
     """Return the rows of a table, the heads first."""
-    assert results.first_system is not None
-    budget = min(run.validations[-1][0] * _cost(results, run) for run in results.runs if run.validations)
+    budget = min(run.validations[-1][0] * results.compute(run) for run in results.runs if run.validations)
     columns = ["parameters", "compute", "seeds", "equal updates", "equal compute", "updates until there"]
     lines = [[*results.study.key_titles, *columns]]
-    first = results.first_system.parameters
     for row in results.rows:
         runs = [run for run in results.runs_of(row) if run.validations]
         if not runs:
             continue
-        cost = _cost(results, runs[0])
+        first, cost = results.first_system, results.compute(runs[0])
         within = [[point for point in run.validations if point[0] * cost <= budget * (1 + 1e-9)] for run in runs]
         early = [points[-1] for points in within if points]
         lines.append(
             [
                 *row.key_texts,
-                *(f"{runs[0].parameters / first:.2f}", f"{cost:.2f}", str(len(runs))),
+                *(f"{runs[0].parameters / first.parameters:.2f}", f"{cost:.2f}", str(len(runs))),
                 mean_text([run.validations[-1][1] for run in runs]),
                 mean_text([perplexity for _, perplexity in early]),
                 f"{mean(updates for updates, _ in early):,.0f}" if early else "",
@@ -79,7 +75,7 @@ def draw_validations(results: StudyResults, path: Path) -> None:
     figure = new_figure(14.0, 4.5)
     panels = figure.subplots(1, 3, sharey=True)
     for name, (runs, curve) in by_row.items():
-        cost = _cost(results, runs[0])
+        cost = results.compute(runs[0])
         updates, perplexities = zip(*curve, strict=True)
         (line,) = panels[0].plot(updates, perplexities, label=plain_label(name))
         panels[1].plot([at * cost for at in updates], perplexities, color=line.get_color())
@@ -99,12 +95,7 @@ def draw_validations(results: StudyResults, path: Path) -> None:
 
 def can_be_compared(results: StudyResults) -> bool:
     """Return whether there are validations, and a run of the first system, whose compute is the unit."""
-    return results.first_system is not None and any(run.validations for run in results.runs)
-
-
-def _cost(results: StudyResults, run: StudyRun) -> float:
-    assert results.first_system is not None
-    return run.operations / results.first_system.operations
+    return bool(results.runs_of(results.rows[0])) and any(run.validations for run in results.runs)
 
 
 def mean_curve(runs: list[StudyRun]) -> Iterator[tuple[int, float]]:

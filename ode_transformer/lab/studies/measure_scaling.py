@@ -157,7 +157,7 @@ def training_flags(args: argparse.Namespace, data: TrainingData, size: scaling.M
     return [*commands.flags(flags), *args.train_flags, *commands.flags({**size.options(), "seed": seed})]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the larger architecture, or the solution of Eq. 11 alone; measure the gradients if none are given."""
     if args.arch is None and None in (args.layers, args.ffn_ratio, args.gradients):
         raise UserError("say what to scale: --arch, or --layers, --ffn-ratio and --gradients")
@@ -169,4 +169,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         options = scaling.training_options(args.arch, args.train_flags)
         print("\n".join(scaling.architecture_lines(options, tuple(args.gradients), args.beta, args.dictionaries)))
-    return 0

@@ -1,7 +1,6 @@
 """Test of two systems of a study over the sentences of its test set (``metrics.significance``)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -25,18 +24,8 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class PairedTest:
-    """Two systems compared over sentences.
-
-    :param key: the texts of ``StudyResults.pair_titles``
-    :param seeds: that both systems have
-    :param differences: by title of the score
-    """
-
-    key: Sequence[str]
-    seeds: int
-    differences: Mapping[str, PairedDifference]
+# Texts of ``StudyResults.pair_titles`` and the number of seeds that both systems have; differences by title of score
+PairedTest = tuple[list[str], dict[str, PairedDifference]]
 
 
 def paired_tests(results: StudyResults) -> Iterator[PairedTest]:
@@ -62,7 +51,7 @@ def paired_tests(results: StudyResults) -> Iterator[PairedTest]:
             title: paired_difference(*(drawn(title, *(of_row[seed] for seed in seeds)) for of_row in folders))
             for title in titles
         }
-        yield PairedTest(results.pair_texts(*pair), len(seeds), differences)
+        yield [*results.pair_texts(*pair), str(len(seeds))], differences
 
 
 def paired_table(results: StudyResults, tests: Sequence[PairedTest]) -> StudyTable:
@@ -70,22 +59,16 @@ def paired_table(results: StudyResults, tests: Sequence[PairedTest]) -> StudyTab
 
     :param tests: of these results, at least one
     """
-    titles = [f"{title}: difference [95%], p" for title in tests[0].differences]
-    lines = [[*test.key, str(test.seeds), *map(str, test.differences.values())] for test in tests]
+    titles = [f"{title}: difference [95%], p" for title in tests[0][1]]
+    lines = [[*texts, *map(str, differences.values())] for texts, differences in tests]
     return StudyTable("Paired test over sentences", [[*results.pair_titles, "seeds", *titles], *lines], NOTE)
 
 
 def paired_csv(results: StudyResults, tests: Sequence[PairedTest]) -> str:
     """Return a line for each test and score as CSV."""
-    heads = [*results.pair_titles, "seeds", "score", "difference", "low", "high", "p"]
-    lines = [
-        [
-            *test.key,
-            test.seeds,
-            title,
-            *(f"{number:.4f}" for number in (difference.value, *difference.interval, difference.p_value)),
-        ]
-        for test in tests
-        for title, difference in test.differences.items()
-    ]
-    return csv_text([heads, *lines])
+    lines = [[*results.pair_titles, "seeds", "score", "difference", "low", "high", "p"]]
+    for texts, differences in tests:
+        for title, difference in differences.items():
+            numbers = (difference.value, *difference.interval, difference.p_value)
+            lines.append([*texts, title, *(f"{number:.4f}" for number in numbers)])
+    return csv_text(lines)

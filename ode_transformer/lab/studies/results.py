@@ -101,15 +101,12 @@ class StudyResults:
 
     @property
     def titles(self) -> list[str]:
-        """Titles of the scores."""
         return list(dict.fromkeys(title for run in self.runs for title in run.scores))
 
     def runs_of(self, row: Row) -> list[StudyRun]:
-        """Return the runs of a row."""
         return [run for run in self.runs if run.row == row]
 
     def scores(self, row: Row, title: str) -> list[float]:
-        """Return the scores of all runs of a row."""
         return [run.scores[title] for run in self.runs_of(row) if title in run.scores]
 
     def baseline(self, row: Row) -> Row:
@@ -117,9 +114,13 @@ class StudyResults:
         return Row(self.study.systems[0], row.value, row.position)
 
     @property
-    def first_system(self) -> StudyRun | None:
-        """A run of the first row, whose parameters and operations are 1 in all tables; None if there is none yet."""
-        return next(iter(self.runs_of(self.rows[0])), None)
+    def first_system(self) -> StudyRun:
+        """A run of the first row, whose parameters and operations are 1 in all tables."""
+        return self.runs_of(self.rows[0])[0]
+
+    def compute(self, run: StudyRun) -> float:
+        """Return the operations of a forward pass of a run's model; those of the first system are 1."""
+        return run.operations / self.first_system.operations
 
     def csv(self) -> str:
         """Return a line for each run."""
@@ -135,7 +136,6 @@ class StudyResults:
 
     @property
     def rows(self) -> list[Row]:
-        """Rows of the table."""
         return list(self.study.rows(self.setting))
 
     def main_table(self) -> StudyTable:
@@ -149,14 +149,14 @@ class StudyResults:
         for title in self.titles:
             columns += [title, "difference"]
         columns += [f"{title}, published for {recipes}" for title in titles]
-        first = self.first_system
+        has_first = bool(self.runs_of(self.rows[0]))
         lines = []
         for row in self.rows:
             runs, control = self.runs_of(row), row.system.control
             name, *value = row.key_texts
             line = [name + (f" (control: equal {control})" if control else ""), *value]
             line.append(f"{runs[0].parameters:,}" if runs else "")
-            line.append(f"{runs[0].operations / first.operations:.2f}" if runs and first else "")
+            line.append(f"{self.compute(runs[0]):.2f}" if runs and has_first else "")
             line.append(str(len(runs)))
             for title in self.titles:
                 line += [mean_text(self.scores(row, title)), self.difference_text(row, self.baseline(row), title)]
@@ -205,7 +205,6 @@ class StudyResults:
         return compared
 
     def difference_text(self, row: Row, reference: Row, title: str) -> str:
-        """Return the comparison of two systems over seeds as text."""
         return str(self.comparisons.get((title, reference.key), {}).get(row.system.name, ""))
 
     def plot(self, path: Path) -> None:

@@ -1,7 +1,6 @@
 """The way of a study: train and evaluate the missing runs, collect all scores, write the results."""
 
 import fnmatch
-import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf
@@ -12,8 +11,7 @@ from ode_transformer.lab.pages.runs import STUDY_FILE
 from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.options import RunOptions
-from ode_transformer.lab.recipes.series import Training, run_all
-from ode_transformer.lab.studies import STUDIES, equal_footing, find_study, paired_comparison
+from ode_transformer.lab.studies import equal_footing, paired_comparison
 from ode_transformer.lab.studies.analyses import analysis_commands
 from ode_transformer.lab.studies.paired_comparison import PairedTest
 from ode_transformer.lab.studies.results import StudyResults, StudyTable
@@ -26,6 +24,7 @@ from ode_transformer.support.files import content_digest, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.provenance import provenance
 from ode_transformer.support.tables import csv_text
+from ode_transformer.support.yaml_file import owner_name
 
 
 def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Row]:
@@ -52,14 +51,14 @@ def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
     """Train each system with every combination of the setting's grid; return a line for each failure."""
     if (tuning := runs.setting.tuning) is None:
         return []
-    workflow.prepare(runs.data, runs.options)
-    trials = [
-        Training(f"{row}, {name}, seed {tuning.seed}", trial.folder, partial(run_experiment.train, trial))
+    trials = {
+        f"{row}, {name}, seed {tuning.seed}": trial
         for row in rows
         for name, trial in runs.trials(row).items()
         if runs.options.dry_run or not run_experiment.is_trained(trial)
-    ]
-    failures = run_all(trials)
+    }
+    folders = {name: trial.folder for name, trial in trials.items()}
+    failures = workflow.run_all(folders, lambda name: run_experiment.train(trials[name]))
     for row in rows:
         if not runs.options.dry_run and (chosen := runs.chosen_trial(row)):
             print(f"{row}: {chosen}", flush=True)
@@ -68,21 +67,18 @@ def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
     return failures
 
 
-def train_and_evaluate(runs: StudyRuns, experiments: Sequence[tuple[Row, Experiment]]) -> list[str]:
+def train_and_evaluate(experiments: Sequence[tuple[Row, Experiment]]) -> list[str]:
     """Train and evaluate the missing runs; a failure does not stop the others.
 
     :return: a line for each failure
     """
-    workflow.prepare(runs.data, runs.options)
+    by_name = {f"{row}, seed {experiment.seed}": experiment for row, experiment in experiments}
 
-    def train_and_evaluate_one(experiment: Experiment) -> None:
-        run_experiment.train(experiment)
-        workflow.evaluate(experiment, runs.options)
+    def train_and_evaluate_one(name: str) -> None:
+        run_experiment.train(by_name[name])
+        run_experiment.evaluate(by_name[name])
 
-    return run_all(
-        Training(f"{row}, seed {experiment.seed}", experiment.folder, partial(train_and_evaluate_one, experiment))
-        for row, experiment in experiments
-    )
+    return workflow.run_all({name: run.folder for name, run in by_name.items()}, train_and_evaluate_one)
 
 
 def analyse(study: Study, experiments: Sequence[tuple[Row, Experiment]], folder: Path, dry_run: bool) -> list[str]:
@@ -131,15 +127,14 @@ def claim_results(folder: Path, file: Path) -> None:
 
     :raises UserError: the folder has the results of another file
     """
-    is_own = file.resolve().parent != STUDIES.resolve()
-    owner, manifest = os.path.relpath(file.resolve(), folder.resolve()) if is_own else file.stem, Manifest(folder)
+    owner, manifest = owner_name(file, folder), Manifest(folder)
     if (earlier := manifest.entries().get("study", owner)) != owner:
         raise UserError(f"{folder}: has the results of another study, {one_line(earlier)}; choose another --output")
     manifest.record(study=owner)
 
 
 def run_study(
-    name: str,
+    file: Path,
     setting_name: str,
     patterns: Sequence[str],
     values: Sequence[int] | None,
@@ -149,17 +144,13 @@ def run_study(
 ) -> None:
     """Run a study and write its results.
 
-    :param name: of the study, or the path of its file
     :param patterns: of the names of the systems to train
     :param values: of the axis, to train these only
     """
-    file = find_study(name)
     study = read_study(file)
     recipe = Path(study.settings[setting_name].recipe).stem  # of a recipe's name or file
     if table_only and not options.dry_run and not any(options.output.glob(f"{recipe}*/*/train.log")):
-        raise UserError(
-            f"--table: {options.output} has no run of {name} --setting {setting_name}: train without --table"
-        )
+        raise UserError(f"--table: {options.output} has no run of --setting {setting_name}: train without --table")
     folder = options.output / "studies" / f"{file.stem}-{setting_name}"
     if not options.dry_run:
         claim_results(folder, file)
@@ -167,26 +158,32 @@ def run_study(
     failures, planned = [], []
     if not table_only:
         rows = selected_rows(runs, patterns, values)
+        workflow.prepare(runs.data, options)
         failures = tune(runs, rows)
         planned = planned_runs(runs, [row for row in rows if options.dry_run or runs.is_tuned(row)])
-        failures += train_and_evaluate(runs, planned)
+        failures += train_and_evaluate(planned)
     if not options.dry_run:
         results = runs.results()
-        tests = list(paired_comparison.paired_tests(results))
-        text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
-        if runs.setting.tuning is not None:
-            write_text(folder / "tuning.csv", csv_text(tuning_rows(runs, runs.setting.tuning)))
-        if tests:
-            write_text(folder / "paired.csv", paired_comparison.paired_csv(results, tests))
-        else:
-            (folder / "paired.csv").unlink(missing_ok=True)
-        if equal_footing.can_be_compared(results):
-            write_text(folder / "validations.csv", equal_footing.validation_csv(results))
-            equal_footing.draw_validations(results, folder / "validations.png")
-        print(f"\n{text}\n{folder}")
+        write_results(runs, results, folder, command)
         planned = [(row, experiment) for row, experiment, _ in runs.complete_runs]
     failures += analyse(study, planned, folder, options.dry_run)
     if not options.dry_run and results.runs:
         workflow.write_report(folder, [folder / STUDY_FILE])
     if failures:
         raise UserError(f"{len(failures)} of the runs or analyses failed; the first: {failures[0]}")
+
+
+def write_results(runs: StudyRuns, results: StudyResults, folder: Path, command: Sequence[str]) -> None:
+    """Write the tables and plots of a study's results, and print ``results.md``."""
+    tests = list(paired_comparison.paired_tests(results))
+    text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
+    if runs.setting.tuning is not None:
+        write_text(folder / "tuning.csv", csv_text(tuning_rows(runs, runs.setting.tuning)))
+    if tests:
+        write_text(folder / "paired.csv", paired_comparison.paired_csv(results, tests))
+    else:
+        (folder / "paired.csv").unlink(missing_ok=True)
+    if equal_footing.can_be_compared(results):
+        write_text(folder / "validations.csv", equal_footing.validation_csv(results))
+        equal_footing.draw_validations(results, folder / "validations.png")
+    print(f"\n{text}\n{folder}")

@@ -184,5 +184,4 @@ class Row:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study."""
     return read_yaml(path, Study)

@@ -40,12 +40,10 @@ class StudyRuns:
 
     @property
     def setting(self) -> Setting:
-        """The data set of the runs."""
         return self.study.settings[self.setting_name]
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The recipe of the setting."""
         return read_recipe(find_recipe(self.setting.recipe))
 
     @cached_property
@@ -59,7 +57,6 @@ class StudyRuns:
 
     @property
     def rows(self) -> list[Row]:
-        """The systems at every value of the axis."""
         return list(self.study.rows(self.setting_name))
 
     def row_recipe(self, row: Row) -> Recipe:

@@ -4,8 +4,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from ode_transformer.cli import main
-from ode_transformer.lab.glue import arguments
+from ode_transformer.cli import arguments, main
 from ode_transformer.models import fairseq_parser
 
 

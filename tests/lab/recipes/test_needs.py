@@ -21,11 +21,11 @@ def test_speeds_are_those_of_the_measurements() -> None:
     for entry, name in zip(gpu_speeds(), ("speed_gpu", "speed_gpu_16k", "speed_gpu_big"), strict=True):
         record = json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
         euler = record["results"]["euler-6"]
-        assert (record["setting"]["dim"], record["target_tokens"]) == (entry.width, entry.tokens)
-        assert entry.speed == round(entry.tokens / median(euler["train"]))
-        size = {512: "", 1024: "_big"}[entry.width]
+        assert (record["setting"]["dim"], record["target_tokens"]) == (entry["width"], entry["tokens"])
+        assert entry["speed"] == round(entry["tokens"] / median(euler["train"]))
+        size = {512: "", 1024: "_big"}[entry["width"]]
         model = build_model(f"ode_transformer_euler_wmt_en_de{size}", record["setting"]["vocabulary"])
-        assert entry.operations == pytest.approx(count_forward_operations(model) / SENTENCE_LENGTH, rel=1e-4)
+        assert entry["operations"] == pytest.approx(count_forward_operations(model) / SENTENCE_LENGTH, rel=1e-4)
 
 
 def test_hours_by_hand() -> None:

@@ -47,9 +47,8 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(workflow, "prepare", lambda data, options: None)
     monkeypatch.setattr(run_experiment, "train", train)
-    monkeypatch.setattr(
-        workflow, "evaluate", lambda *_: {"Perplexity valid": Score("Perplexity valid", 120.0, "s", "", 1)}
-    )
+    scores = {"Perplexity valid": Score("Perplexity valid", 120.0, "s", "", 1)}
+    monkeypatch.setattr(run_experiment, "evaluate", lambda experiment: scores)
     return calls
 
 
@@ -79,7 +78,7 @@ def test_two_systems_are_compared_over_sentences(
 ) -> None:
     """As Xu et al. (2020) mark a score that is better than the Transformer's."""
 
-    def evaluate(experiment: Experiment, options: object) -> dict[str, Score]:
+    def evaluate(experiment: Experiment) -> dict[str, Score]:
         experiment.data.corpus.mkdir(parents=True, exist_ok=True)
         (experiment.data.corpus / "test.de").write_text("a b c d e\n" * 20)
         words = "a b c d e" if "dlstm" in experiment.folder.name else "a b c d f"
@@ -87,7 +86,7 @@ def test_two_systems_are_compared_over_sentences(
         experiment.decode_log("test").write_text("".join(lines))
         return {"BLEU": Score("BLEU", 1.0, "s", "", 20)}
 
-    monkeypatch.setattr(workflow, "evaluate", evaluate)
+    monkeypatch.setattr(run_experiment, "evaluate", evaluate)
     table = ["--table", "Xu et al. 2020, Table 1", "--systems", "*, base*"]
     assert main(["reproduce", "wmt14_en_de", "--gpus", "0", *table]) == 0
     assert "depth-wise LSTM, base − Transformer, base (xu_2020): BLEU +33.13 [" in capsys.readouterr().out

@@ -1,0 +1,167 @@
+"""The commands of recipes and studies: each takes its parsed arguments to the work in ``lab``.
+
+Whatever can be refused is refused before fairseq is imported, which takes seconds.
+"""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ode_transformer.lab.recipes.options import RunOptions
+from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import PACKAGE
+from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from ode_transformer.lab.recipes.experiment import Experiment
+    from ode_transformer.lab.recipes.preparation import RecipeData
+
+GLUE = "glue"  # the argument RECIPE that means pre-training and the tasks of GLUE
+
+
+def run_options(args: Namespace) -> RunOptions:
+    """Return the run options among parsed arguments; those that a command does not have keep their defaults."""
+    names = {field.name for field in fields(RunOptions)}
+    return RunOptions(**{name: value for name, value in vars(args).items() if name in names})
+
+
+def load_data(args: Namespace) -> "RecipeData":
+    """Return the data of the recipe that the arguments name, with the user's architecture and variant."""
+    from ode_transformer.lab.recipes.recipe import load_recipe
+
+    options = run_options(args)
+    recipe = load_recipe(args.recipe, options)
+    from ode_transformer.lab.recipes.workflow import recipe_data
+
+    return recipe_data(recipe, args.recipe, options)
+
+
+def plan(args: Namespace) -> "list[Experiment]":
+    """Return the experiments of the recipe that the arguments name, one for each seed."""
+    data = load_data(args)
+    from ode_transformer.lab.recipes.workflow import plan_experiments
+
+    return plan_experiments(data.recipe, data, run_options(args))
+
+
+def prepare(args: Namespace) -> None:
+    """Prepare the data of a recipe, or check raw files."""
+    if (args.recipe is None) == (args.check is None):
+        raise UserError("expected either RECIPE or --check FILE ...")
+    if args.check:
+        print(f"{count_parallel_lines(args.check):,} lines each, as fairseq-preprocess counts them")
+        return
+    data = load_data(args)
+    from ode_transformer.lab.recipes import workflow
+
+    workflow.prepare(data, run_options(args))
+
+
+def count_parallel_lines(paths: Sequence[Path]) -> int:
+    """Return the number of lines of each file.
+
+    :raises UserError: the numbers differ, a line is not UTF-8, or fairseq-preprocess would read it as two lines
+    """
+    counts = {}
+    for path in paths:
+        number = 0
+        for number, line in enumerate(iterate_lines(path), start=1):
+            if "\r" in line:
+                raise UserError(
+                    f"{path}: line {number} holds a carriage return, where fairseq-preprocess begins a new line, "
+                    "so that all pairs behind it are shifted; tr '\\r' ' ' replaces it"
+                )
+        counts[path] = number
+    if len(set(counts.values())) > 1:
+        lengths = ", ".join(f"{path} has {count:,}" for path, count in counts.items())
+        raise UserError(f"sides of different length: {lengths}")
+    return next(iter(counts.values()))
+
+
+def train(args: Namespace) -> None:
+    """Train, or resume a training."""
+    (experiment,) = plan(args)
+    from ode_transformer.lab.recipes import run_experiment
+
+    run_experiment.train(experiment)
+
+
+def evaluate(args: Namespace) -> None:
+    """Average, decode and score."""
+    (experiment,) = plan(args)
+    from ode_transformer.lab.recipes import run_experiment
+
+    run_experiment.evaluate(experiment)
+
+
+def reproduce(args: Namespace) -> None:
+    """Prepare, train, evaluate and compare with the published results."""
+    options = run_options(args)
+    if args.table is not None and options.arch:
+        raise UserError("--table: its systems have their own --arch")
+    if args.systems and (args.table is None or args.recipe == GLUE):
+        raise UserError("--systems: goes with --table of a recipe with translations or language models")
+    if args.recipe == GLUE:
+        reproduce_glue(args.table, options)
+    elif args.table is None:
+        experiments = plan(args)
+        from ode_transformer.lab.recipes import workflow
+
+        workflow.reproduce(experiments)
+    else:
+        from ode_transformer.lab.recipes.published import table_systems
+
+        systems = table_systems(args.recipe, args.table, options.variant, args.systems or ["*"])
+        from ode_transformer.lab.recipes.workflow import reproduce_table
+
+        reproduce_table(args.recipe, args.table, systems, options, ["ode-transformer", *args.words])
+
+
+def reproduce_glue(table: str | None, options: RunOptions) -> None:
+    """Pre-train an encoder, or those of a published table, and fine-tune it on the tasks of GLUE."""
+    from ode_transformer.lab.glue.config import CONFIG, GlueConfig
+    from ode_transformer.lab.recipes.recipe import load_recipe
+
+    config = read_yaml(CONFIG, GlueConfig)
+    archs = [options.arch or config.arch] if table is None else config.systems_of(table)
+    systems = [replace(options, arch=arch) for arch in archs]
+    recipes = [load_recipe(config.pretraining, system) for system in systems]
+    from ode_transformer.lab.glue import glue_command
+
+    for recipe, system in zip(recipes, systems, strict=True):
+        glue_command.reproduce(config, recipe, system)
+
+
+def study(args: Namespace) -> None:
+    """Train, evaluate and compare the systems of a study, and write its results."""
+    if args.table and (args.systems or args.values):
+        raise UserError("--table takes all existing runs: leave out --systems and --values")
+    from ode_transformer.lab.studies import find_study
+    from ode_transformer.lab.studies.study import read_study
+
+    file = find_study(args.study)
+    chosen = read_study(file)
+    setting = args.setting or chosen.first_setting
+    chosen.check_setting(setting)
+    from ode_transformer.lab.studies.run_study import run_study
+
+    command = ["ode-transformer", *args.words]
+    run_study(file, setting, args.systems or ["*"], args.values, run_options(args), args.table, command)
+
+
+def quickstart(args: Namespace) -> None:
+    """Run the quickstart."""
+    from ode_transformer.lab.recipes.recipe import check_architecture
+
+    if args.arch is not None:
+        check_architecture(args.arch, "translation", f"--arch {args.arch}")
+    from ode_transformer.lab.recipes.quickstart import Quickstart
+
+    Quickstart(run_options(args), args.task, args.target, args.scheme).run()
+
+
+def user_dir(args: Namespace) -> None:
+    print(PACKAGE)
