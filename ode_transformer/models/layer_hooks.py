@@ -17,7 +17,7 @@ from ode_transformer.nn import STACKS, BlockId, Layer, LayerId
 from ode_transformer.numerics import RungeKutta, VectorField, Weight
 
 SeeLayer = Callable[[LayerId, Sequence[Tensor], Tensor | None], None]
-SeeStep = Callable[[BlockId, VectorField, Tensor, Tensor, Tensor | None], None]
+SeeStep = Callable[[BlockId, VectorField, Tensor, Tensor, Tensor | None], Tensor | None]
 SeeWeights = Callable[[BlockId, Sequence[Weight], Tensor | None], None]
 
 
@@ -65,14 +65,16 @@ def see_steps(stack: DepthStack, see: SeeStep) -> list[RemovableHandle]:
     """Call ``see`` with each block, its F, the y at which its step begins and ends, and the padding.
 
     Only Runge–Kutta schemes have such steps. F is multiplied by the step size: its solution at t = 1 is the block's.
+    The step ends where ``see`` says, if it does not return None.
     """
     scheme = stack.depth_scheme
 
     @torch.no_grad()
-    def see_step(module: nn.Module, inputs: tuple[Any, ...], outputs: tuple[Tensor, Any]) -> None:
+    def see_step(module: nn.Module, inputs: tuple[Any, ...], outputs: tuple[Tensor, Any]) -> Any:
         assert isinstance(module, RungeKutta)
-        (f, y, _, block), h = inputs, module.step_size
-        see(stack.stepped_blocks[block], lambda point: h * f(point, 0), y, outputs[0], f.keywords["context"].padding)
+        (f, y, _, block), h, padding = inputs, module.step_size, inputs[0].keywords["context"].padding
+        end = see(stack.stepped_blocks[block], lambda point: h * f(point, 0), y, outputs[0], padding)
+        return None if end is None else (end, outputs[1])
 
     return [scheme.register_forward_hook(see_step)] if isinstance(scheme, RungeKutta) else []
 

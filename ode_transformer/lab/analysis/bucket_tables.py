@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ode_transformer.lab.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.lab.analysis.plots import plain_label, saved_panel
 from ode_transformer.support.tables import csv_text, markdown_table
 
 
@@ -78,21 +78,19 @@ class BucketTable:
 
         Ticks of buckets have the count of the bucket below them.
         """
-        figure = new_figure(6, 3.5)
-        axes = figure.subplots()
-        if len(self.rows) == 1:
-            names = [plain_label(name) for name in self.columns]
-            axes.bar(names, [column[0] or 0 for column in self.columns.values()], width=0.6)
-        else:
-            for name, column in self.columns.items():
-                points = {position: value for position, value in enumerate(column) if value is not None}
-                axes.plot(list(points), list(points.values()), marker="o", label=plain_label(name))
-            labels = self.rows if self.count_title is None else map("{}\n({:,})".format, self.rows, self.counts)
-            axes.set_xticks(range(len(self.rows)), list(labels))
-            counted = "" if self.count_title is None else f" ({self.count_title} in brackets)"
-            axes.set_xlabel(self.row_title + counted)
-            axes.legend()
-        axes.set_title(plain_label(title), fontsize="medium")
-        axes.set_ylabel(self.value_title)
-        axes.grid(axis="y", alpha=0.3)
-        save_figure(figure, path)
+        with saved_panel(path, 6, 3.5) as axes:
+            if len(self.rows) == 1:
+                names = [plain_label(name) for name in self.columns]
+                axes.bar(names, [column[0] or 0 for column in self.columns.values()], width=0.6)
+            else:
+                for name, column in self.columns.items():
+                    points = {position: value for position, value in enumerate(column) if value is not None}
+                    axes.plot(list(points), list(points.values()), marker="o", label=plain_label(name))
+                labels = self.rows if self.count_title is None else map("{}\n({:,})".format, self.rows, self.counts)
+                axes.set_xticks(range(len(self.rows)), list(labels))
+                counted = "" if self.count_title is None else f" ({self.count_title} in brackets)"
+                axes.set_xlabel(self.row_title + counted)
+                axes.legend()
+            axes.set_title(plain_label(title), fontsize="medium")
+            axes.set_ylabel(self.value_title)
+            axes.grid(axis="y", alpha=0.3)

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ode_transformer.lab.analysis.examples import read_system
-from ode_transformer.lab.analysis.plots import check_outputs, new_figure, plain_label, save_figure
+from ode_transformer.lab.analysis.plots import check_outputs, plain_label, saved_panel, write_csv
 from ode_transformer.lab.analysis.systems import named_systems
 from ode_transformer.lab.metrics.error_types import system_counts
 from ode_transformer.lab.metrics.max_match import Counts
-from ode_transformer.support.files import write_text
-from ode_transformer.support.tables import csv_text, markdown_table
+from ode_transformer.support.tables import markdown_table
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,8 +31,7 @@ def run(args: argparse.Namespace) -> int:
         rows.append([kind, gold[kind], *(n for c in counts for n in (c.correct, c.proposed - c.correct))])
     titles = ["type", "reference", *(f"{name}, {kind}" for name in counted for kind in ("correct", "wrong"))]
     print(markdown_table(titles, [list(map(str, row)) for row in rows[: args.types]]))
-    if args.csv is not None:
-        write_text(args.csv, csv_text([titles, *rows]))
+    write_csv(args.csv, [titles, *rows])
     if args.output is not None:
         draw(rows[: args.types], list(counted), args.output)
     return 0
@@ -41,17 +39,15 @@ def run(args: argparse.Namespace) -> int:
 
 def draw(rows: Sequence[Sequence[str | int]], systems: Sequence[str], path: Path) -> None:
     """Draw the reference's and the correct edits of each type."""
-    figure = new_figure(9, 4)
-    axes = figure.subplots()
     columns = {"reference": 1} | {name: 2 + 2 * number for number, name in enumerate(systems)}
     width = 0.8 / len(columns)
-    for number, (name, column) in enumerate(columns.items()):
-        heights = [int(row[column]) for row in rows]
-        positions = [position + number * width for position in range(len(rows))]
-        axes.bar(positions, heights, width, label=plain_label(name), color="lightgrey" if number == 0 else None)
-    axes.set_xticks([position + 0.4 - width / 2 for position in range(len(rows))], [str(row[0]) for row in rows])
-    axes.tick_params("x", rotation=45)
-    axes.set_ylabel("edits of the reference, and correct ones")
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend()
-    save_figure(figure, path)
+    with saved_panel(path, 9, 4) as axes:
+        for number, (name, column) in enumerate(columns.items()):
+            heights = [int(row[column]) for row in rows]
+            positions = [position + number * width for position in range(len(rows))]
+            axes.bar(positions, heights, width, label=plain_label(name), color="lightgrey" if number == 0 else None)
+        axes.set_xticks([position + 0.4 - width / 2 for position in range(len(rows))], [str(row[0]) for row in rows])
+        axes.tick_params("x", rotation=45)
+        axes.set_ylabel("edits of the reference, and correct ones")
+        axes.grid(axis="y", alpha=0.3)
+        axes.legend()

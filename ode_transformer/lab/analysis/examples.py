@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any
 
 from ode_transformer.lab.analysis.systems import named_systems
 from ode_transformer.lab.metrics.metric import Settings
@@ -124,22 +125,33 @@ def escape(text: str) -> str:
     return re.sub(r"([\\`*_~\[\]<>|&#])", r"\\\1", text)
 
 
-def examples_text(outputs: SystemOutputs, lines: Sequence[int], metric: str) -> str:
-    """Return a Markdown text with a table for each line."""
-    sections = [f"Beside the reference: **added**, ~~missing~~. In brackets: {metric} of the sentence.\n"]
-    for line in lines:
-        index, rows = line - 1, []
-        reference = outputs.references[index]
-        if outputs.source is not None:
-            rows.append(("source", escape(outputs.source[index])))
-        rows.append(("reference", escape(reference)))
+def compare_sentences(outputs: SystemOutputs, numbers: Sequence[int], metric: str) -> list[dict[str, Any]]:
+    """Return sentences by number, each with a line for each system: its name, its score as text and its words.
+
+    The words are the pieces of :func:`differences` from the reference.
+    """
+    sentences = []
+    for number in numbers:
+        reference, lines = outputs.references[number - 1], []
         for name, hypotheses in outputs.systems.items():
-            score = sentence_score(metric, hypotheses[index], reference)
-            bracket = "" if score is None else f" ({score:.1f})"
-            pieces = differences(hypotheses[index], reference)
-            marked = " ".join(f"{MARKS[kind]}{escape(words)}{MARKS[kind]}" for kind, words in pieces)
-            rows.append((escape(name) + bracket, marked))
-        sections.append(f"### Line {line}\n\n{markdown_table(['', ''], rows, 'll')}\n")
+            score = sentence_score(metric, hypotheses[number - 1], reference)
+            pieces = list(differences(hypotheses[number - 1], reference))
+            lines.append({"name": name, "score": "" if score is None else f"{score:.1f}", "pieces": pieces})
+        source = None if outputs.source is None else outputs.source[number - 1]
+        sentences.append({"number": number, "source": source, "reference": reference, "lines": lines})
+    return sentences
+
+
+def examples_text(outputs: SystemOutputs, numbers: Sequence[int], metric: str) -> str:
+    """Return a Markdown text with a table for each sentence."""
+    sections = [f"Beside the reference: **added**, ~~missing~~. In brackets: {metric} of the sentence.\n"]
+    for sentence in compare_sentences(outputs, numbers, metric):
+        rows = [(side, escape(sentence[side])) for side in ("source", "reference") if sentence[side] is not None]
+        for line in sentence["lines"]:
+            bracket = f" ({line['score']})" if line["score"] else ""
+            marked = " ".join(f"{MARKS[kind]}{escape(words)}{MARKS[kind]}" for kind, words in line["pieces"])
+            rows.append((escape(line["name"]) + bracket, marked))
+        sections.append(f"### Line {sentence['number']}\n\n{markdown_table(['', ''], rows, 'll')}\n")
     return "\n".join(sections)
 
 

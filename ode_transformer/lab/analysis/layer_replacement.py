@@ -14,7 +14,7 @@ So a replaced layer keeps no attention, neither to its own side nor, in a decode
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,49 +24,46 @@ from torch.utils._pytree import tree_map_only
 
 from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.lab.analysis.linear_fit import LinearFit, LinearSums
+from ode_transformer.lab.analysis.systems import run_hooked
+from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, tensors_between
 from ode_transformer.nn import LayerId
 from ode_transformer.support.console import ProgressMeter
 
-SeeLayer = Callable[[LayerId, Sequence[Tensor], Sequence[Tensor], Tensor | None], None]
+SeeLayer = Callable[[LayerId, Sequence[Tensor], Sequence[Tensor], Tensor], None]
 
 
-@contextmanager
-def seen_layers(model: Any, see: SeeLayer) -> Iterator[None]:
-    """Call ``see`` with each layer, what it reads and returns, tensors [.., dim], and the padding."""
-    with ExitStack() as hooks:
-        for name, stack in depth_stacks(model).items():
-            appended = hooks.enter_context(_appended_outputs(stack.depth_scheme))
+def see_layers(stack: DepthStack, see: SeeLayer) -> list[Any]:
+    """Call ``see`` with each layer, what it reads and returns, tensors [.., dim], and the padding.
 
-            def see_outputs(
-                layer: Any, inputs: Any, outputs: Any, name: str = name, appended: list[Tensor] = appended
-            ) -> None:
-                y, state, context, _ = inputs
-                returned = [*appended] or tensors_between(*outputs)
-                appended.clear()
-                see(LayerId(name, layer.index + 1), tensors_between(y, state), returned, context.padding)
+    :return: handles, each of which ends its hook by ``remove``
+    """
+    appended: list[Tensor] = []
 
-            hooks.enter_context(removed_afterwards(layer.register_forward_hook(see_outputs) for layer in stack.layers))
-        yield
+    def see_outputs(layer: Any, inputs: Any, outputs: Any) -> None:
+        y, state, context, _ = inputs
+        returned = [*appended] or tensors_between(*outputs)
+        appended.clear()
+        see(LayerId(stack.stack, layer.index + 1), tensors_between(y, state), returned, context.padding)
+
+    handles: list[Any] = [layer.register_forward_hook(see_outputs) for layer in stack.layers]
+    if hasattr(stack.depth_scheme, "append"):
+        handles.append(_AppendHook(stack.depth_scheme, appended))
+    return handles
 
 
-@contextmanager
-def _appended_outputs(scheme: Any) -> Iterator[list[Tensor]]:
-    """Collect what blocks return before a scheme combines it with earlier outputs; nothing for other schemes."""
-    outputs: list[Tensor] = []
-    if not hasattr(scheme, "append"):
-        yield outputs
-        return
+class _AppendHook:
+    """Keeps what blocks return before a scheme combines it with earlier outputs, until it is removed."""
 
-    def append(output: Tensor, state: Any, block: int) -> Any:
-        outputs.append(output)
-        return type(scheme).append(scheme, output, state, block)
+    def __init__(self, scheme: Any, outputs: list[Tensor]) -> None:
+        def append(output: Tensor, state: Any, block: int) -> Any:
+            outputs.append(output)
+            return type(scheme).append(scheme, output, state, block)
 
-    scheme.append = append
-    try:
-        yield outputs
-    finally:
-        del scheme.append
+        self.scheme, scheme.append = scheme, append
+
+    def remove(self) -> None:
+        del self.scheme.append
 
 
 @contextmanager
@@ -88,36 +85,29 @@ def replace_layer(model: Any, layer: LayerId, function: nn.Module) -> Iterator[N
         yield
 
 
-@torch.no_grad()
 def layer_sums(
-    model: Any, batches: Iterable[Mapping[str, Any]], layers: Collection[LayerId]
+    model: Any, samples: Iterable[Mapping[str, Any]], layers: Collection[LayerId]
 ) -> dict[LayerId, LinearSums]:
-    """Return the sums that linear fits of the layers need.
+    """Run fairseq's batches; return the sums that linear fits of the layers need.
 
     :param model: encoder–decoder model in evaluation mode
-    :param batches: fairseq's inputs of the model
     """
     sums: dict[LayerId, LinearSums] = {}
 
-    def see(layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor | None) -> None:
+    def see(layer: LayerId, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: Tensor) -> None:
         if layer in layers:
-            assert padding is not None
             real = padding.logical_not()
             pairs = LinearSums.of_pairs(*(torch.cat(tuple(side), dim=-1)[real] for side in (inputs, outputs)))
             sums[layer] = sums[layer] + pairs if layer in sums else pairs
 
-    with seen_layers(model, see):
-        for net_input in batches:
-            model(**net_input)
+    run_hooked(model, samples, see_layers, see)
     return sums
 
 
 def linear_layer(weight: Tensor, bias: Tensor, like: Tensor) -> nn.Linear:
     """Return the layer W x + b in the type and on the device of ``like``."""
-    layer = nn.Linear(weight.size(1), weight.size(0), device="meta").to_empty(device=like.device).to(like.dtype)
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-        layer.bias.copy_(bias)
+    layer = nn.utils.skip_init(nn.Linear, *reversed(weight.shape), device=like.device, dtype=like.dtype)
+    layer.load_state_dict({"weight": weight, "bias": bias})
     return layer
 
 
@@ -131,7 +121,7 @@ def distil(
     model: Any,
     layer: LayerId,
     start: LinearFit,
-    sample: Callable[[int], dict[str, Any]],
+    samples: Iterable[Mapping[str, Any]],
     updates: int,
     lr: float,
     padding_idx: int,
@@ -142,24 +132,19 @@ def distil(
     and everything else is frozen; it leaves open loss, optimizer, learning rate and number of updates.
 
     :param model: in evaluation mode, which it stays in: no dropout; its parameters are frozen
-    :param sample: returns fairseq's batch of an update, counted from 0 on
+    :param samples: fairseq's batch of each update
     """
     model.requires_grad_(False)
     linear = linear_layer(start.weight, start.bias, next(model.parameters()))
     optimizer = torch.optim.Adam(linear.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: 1 - update / updates)
     meter = ProgressMeter("updates", updates)
-    for update in range(updates):
+    for update, sample in zip(range(updates), samples, strict=False):
         optimizer.zero_grad()
         with replace_layer(model, layer, linear):
-            loss = negative_log_likelihood(model, sample(update), padding_idx)
+            loss = negative_log_likelihood(model, sample, padding_idx)
         loss.backward()
         optimizer.step()
         schedule.step()
         meter.update(update + 1, f", loss {loss.item():.4f} nats per token")
     return replace(start, weight=linear.weight.detach(), bias=linear.bias.detach())
-
-
-def relative_change(score: float, full: float) -> float | None:
-    """Return Δ in per cent of the full model's score, as in Tables 6 and 7; None where that score is 0."""
-    return 100 * (score - full) / full if full else None

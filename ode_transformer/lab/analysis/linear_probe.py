@@ -12,10 +12,11 @@ set is decoded and scored: Tables 6 and 7. Results are kept in a folder, so that
 import argparse
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
-from functools import partial
+from functools import cached_property, partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,14 @@ import torch
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.translation_hub import on_device
 from ode_transformer.lab.analysis.arguments import LEAST_SQUARES, LIKELIHOOD
-from ode_transformer.lab.analysis.layer_replacement import (
-    distil,
-    layer_sums,
-    linear_layer,
-    relative_change,
-    replace_layer,
-)
-from ode_transformer.lab.analysis.linear_fit import LinearFit
-from ode_transformer.lab.analysis.plots import new_figure, save_figure
+from ode_transformer.lab.analysis.layer_replacement import distil, layer_sums, linear_layer, replace_layer
+from ode_transformer.lab.analysis.linear_fit import LinearFit, LinearSums
+from ode_transformer.lab.analysis.plots import new_figure, saved_panel
 from ode_transformer.lab.analysis.systems import Translator
 from ode_transformer.lab.metrics.metric import Score, Settings
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.models.layer_hooks import depth_stacks
-from ode_transformer.nn import STACKS, LayerId
+from ode_transformer.nn import LayerId
 from ode_transformer.support.console import print_progress, track
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, content_digest, lock_directory, write_text
@@ -52,106 +47,102 @@ class Probe:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self.output = args, args.output
         self.translator = Translator(args, args.path)
-        self.model, self.hub = self.translator.model, self.translator.hub
+        self.model, self.device = self.translator.model, self.translator.hub.device
         self.layers = chosen_layers(self.model, args.stack, args.layer)
         self.train = Split(self.model, self.translator.task, args.data, "train", args.path)
         self.batches = self.train.batches(args.train_sentences, args.max_tokens)
         self.train_digest = content_digest(sorted(args.data.glob("train.*-*.*")))
         self.training_request = [self.train_digest, args.train_sentences, args.max_tokens]
-        self.distillation = {"updates": args.updates, "lr": args.lr, "seed": args.seed}
-        if args.objective == LEAST_SQUARES:
-            self.distillation = {}
+        self.distillation: dict[str, Any] = {}
+        if args.objective == LIKELIHOOD:
+            self.distillation = {"updates": args.updates, "lr": args.lr, "seed": args.seed}
+        self.references = self.translator.references()
         for folder in ("solutions", "hypotheses"):
             (self.output / folder).mkdir(parents=True, exist_ok=True)
 
-    def jobs(self, request: list[Any]) -> Jobs:
-        """Return the jobs that depend on the model and on ``request`` alone."""
-        digest = Jobs(self.output).digest_of([self.translator.model_digest, *request])
-        return Jobs(self.output / "steps", digest, print_progress)
-
-    def solution_path(self, layer: LayerId, objective: str) -> Path:
-        """Return the file of a layer's fit."""
-        return self.output / "solutions" / f"{layer.stack}-{layer.number}.{objective}.pt"
+    @property
+    def jobs(self) -> Jobs:
+        """Jobs for one request, which depend on the model and on that alone."""
+        return Jobs(self.output / "steps", self.translator.model_digest, print_progress)
 
     def sample(self, batch: int) -> dict[str, Any]:
         """Return a batch of training sentences, on the model's device."""
-        return on_device(self.train.sample(self.batches[batch]), self.hub.device)
+        return on_device(self.train.sample(self.batches[batch]), self.device)
 
-    def fit_layers(self) -> dict[LayerId, LinearFit]:
-        """Fit all chosen layers by least squares; those without a solution share one pass over the training data."""
-        paths = {layer: self.solution_path(layer, LEAST_SQUARES) for layer in self.layers}
-        jobs = self.jobs(["fit", *self.training_request])
-        unsolved = [layer for layer, path in paths.items() if not jobs.is_done(f"fit {layer}", None, path)]
-        batches = range(len(self.batches)) if unsolved else range(0)
-        inputs = (self.sample(number)["net_input"] for number in track(batches, "batches"))
-        sums = layer_sums(self.model, inputs, unsolved)
+    def shuffled_samples(self) -> Iterator[dict[str, Any]]:
+        """Yield the batches without end, in another order in each epoch."""
+        for epoch in count(self.args.seed):
+            order = torch.randperm(len(self.batches), generator=torch.Generator().manual_seed(epoch))
+            yield from map(self.sample, order.tolist())
 
-        def solve(layer: LayerId) -> None:
-            fit = sums[layer].fit()
+    @cached_property
+    def sums(self) -> dict[LayerId, LinearSums]:
+        """Sums for the fits of all chosen layers, from one pass over the training data."""
+        samples = map(self.sample, track(range(len(self.batches)), "batches"))
+        return layer_sums(self.model, samples, self.layers)
+
+    def fit_layer(self, layer: LayerId) -> LinearFit:
+        """Fit a layer by least squares, unless it is done."""
+
+        def solve() -> LinearFit:
+            fit = self.sums[layer].fit()
             print_progress(f"  R² {fit.r_squared:.4f} of {fit.positions:,} positions")
-            save_fit(fit, paths[layer])
+            return fit
 
-        for layer, path in paths.items():
-            self.jobs(["fit", *self.training_request]).run(f"fit {layer}", None, path, partial(solve, layer))
-        return {layer: load_fit(path, self.hub.device) for layer, path in paths.items()}
+        return self._solution(f"fit {layer}", layer, LEAST_SQUARES, self.training_request, solve)
 
     def distil_layer(self, layer: LayerId, start: LinearFit) -> LinearFit:
         """Train W and b by the likelihood of the training data, from the least-squares solution, unless it is done."""
-        path = self.solution_path(layer, LIKELIHOOD)
 
-        def train() -> None:
-            updates, lr, seed = (self.distillation[name] for name in ("updates", "lr", "seed"))
-            orders: dict[int, list[int]] = {}
-
-            def sample(update: int) -> dict[str, Any]:
-                epoch, index = divmod(update, len(self.batches))
-                if epoch not in orders:
-                    generator = torch.Generator().manual_seed(seed + epoch)
-                    orders[epoch] = torch.randperm(len(self.batches), generator=generator).tolist()
-                return self.sample(orders[epoch][index])
-
+        def solve() -> LinearFit:
             padding_idx = self.translator.task.source_dictionary.pad()
-            save_fit(distil(self.model, layer, start, sample, updates, lr, padding_idx), path)
+            updates = self.args.updates, self.args.lr, padding_idx
+            return distil(self.model, layer, start, self.shuffled_samples(), *updates)
 
-        self.jobs([LIKELIHOOD, *self.training_request, self.distillation]).run(f"train {layer}", None, path, train)
-        return load_fit(path, self.hub.device)
+        return self._solution(f"train {layer}", layer, LIKELIHOOD, [*self.training_request, self.distillation], solve)
 
-    def decode(self, layer: LayerId | None = None, fit: LinearFit | None = None) -> Path:
-        """Translate the test set with one layer replaced, or none; return the file of the translations."""
-        name, request = "the whole model", ["decode", *self.translator.request]
-        path = self.output / "hypotheses" / "none.txt"
+    def _solution(
+        self, name: str, layer: LayerId, objective: str, request: list[Any], solve: Callable[[], LinearFit]
+    ) -> LinearFit:
+        path = self.output / "solutions" / f"{layer.stack}-{layer.number}.{objective}.pt"
+
+        def save() -> None:
+            fit = solve()
+            with atomic_write(path) as file:
+                torch.save(asdict(fit), file)
+
+        self.jobs.run(name, request, path, save)
+        return LinearFit(**torch.load(path, map_location=self.device, weights_only=True))
+
+    def score(self, layer: LayerId | None = None, fit: LinearFit | None = None) -> Score:
+        """Translate the test set with one layer replaced, or none, unless it is done, and score the translations."""
+        name, file, request = "the whole model", "none", self.translator.request
         replaced: Any = nullcontext()
         if layer is not None and fit is not None:
-            name = f"{layer}, {self.args.objective}"
-            request += [*self.training_request, self.distillation]
-            path = path.with_name(f"{layer.stack}-{layer.number}.{self.args.objective}.txt")
+            name, file = f"{layer}, {self.args.objective}", f"{layer.stack}-{layer.number}.{self.args.objective}"
+            request = [*request, *self.training_request, self.distillation]
             function = linear_layer(fit.weight, fit.bias, next(self.model.parameters()))
             replaced = replace_layer(self.model, layer, function)
+        path = self.output / "hypotheses" / f"{file}.txt"
         with replaced:
-            self.jobs(request).run(f"decode {name}", None, path, partial(self.translator.write_translations, path))
-        return path
+            self.jobs.run(f"decode {name}", request, path, partial(self.translator.write_translations, path))
+        (score,) = METRICS[self.args.metric](read_lines(path), Settings(self.references, tokenize=self.args.tokenize))
+        print_progress(f"  {score}")
+        return score
 
     def results(self) -> dict[str, Any]:
         """Replace each chosen layer in turn; return all results, as ``results.json`` has them."""
-        args, references = self.args, self.translator.references()
-        write_text(self.output / "references.txt", "".join(f"{line}\n" for line in references))
-        settings = Settings(references, tokenize=args.tokenize)
-
-        def score(hypotheses: Path) -> Score:
-            (score,) = METRICS[args.metric](read_lines(hypotheses), settings)
-            print_progress(f"  {score}")
-            return score
-
-        fits, full, layers = self.fit_layers(), score(self.decode()), []
+        args = self.args
+        write_text(self.output / "references.txt", "".join(f"{line}\n" for line in self.references))
+        fits, full, layers = {layer: self.fit_layer(layer) for layer in self.layers}, self.score(), []
         for layer, least_squares in fits.items():
-            fit = self.distil_layer(layer, least_squares) if self.distillation else least_squares
-            layer_score = score(self.decode(layer, fit))
-            change = relative_change(layer_score.value, full.value)
+            score = self.score(layer, self.distil_layer(layer, least_squares) if self.distillation else least_squares)
             quality = {name: getattr(least_squares, name) for name in ("r_squared", "positions", "rank")}
-            layers.append({**layer._asdict(), "score": asdict(layer_score), "delta_percent": change, **quality})
+            change = relative_change(score.value, full.value)
+            layers.append({**layer._asdict(), "score": asdict(score), "delta_percent": change, **quality})
         sentences = sum(map(len, self.batches))
         training = {"subset": "train", "sentences": sentences, "content": self.train_digest}
-        test = {"subset": args.split, "sentences": len(references), "content": self.translator.split_digest}
+        test = {"subset": args.split, "sentences": len(self.references), "content": self.translator.split_digest}
         return {
             "command": shlex.join(["ode-transformer", *args.words]),
             "checkpoint": {"path": str(args.path), "content": self.translator.model_digest},
@@ -183,50 +174,40 @@ def chosen_layers(model: Any, stack_name: str | None, number: int | None) -> lis
     return layers
 
 
-def save_fit(fit: LinearFit, path: Path) -> None:
-    """Write a fit."""
-    with atomic_write(path) as file:
-        torch.save(asdict(fit), file)
+def relative_change(score: float, full: float) -> float | None:
+    """Return Δ in per cent of the full model's score, as in Tables 6 and 7; None where that score is 0."""
+    return 100 * (score - full) / full if full else None
 
 
-def load_fit(path: Path, device: torch.device) -> LinearFit:
-    """Read a file that :func:`save_fit` wrote."""
-    return LinearFit(**torch.load(path, map_location=device, weights_only=True))
-
-
-def table(metric: str, full: float, scores: Mapping[LayerId, float]) -> str:
+def table(results: Mapping[str, Any]) -> str:
     """Return Tables 6 and 7 in Markdown: the score with a layer replaced, and Δ, its change in per cent."""
-
-    def entries(score: float | None) -> list[str]:
-        change = None if score is None else relative_change(score, full)
-        return ["–" if value is None else f"{value:.2f}" for value in (score, change)]
-
-    stacks = [stack for stack in STACKS if any(layer.stack == stack for layer in scores)]
-    titles = [title for stack in stacks for title in (f"{stack.capitalize()} {metric}", "Δ (%)")]
-    rows = [["None", *(entry for _ in stacks for entry in entries(full))]]
-    for number in sorted({layer.number for layer in scores}):
-        layers = [LayerId(stack, number) for stack in stacks]
-        rows.append([str(number), *(entry for layer in layers for entry in entries(scores.get(layer)))])
+    full, layers = results["full"], results["layers"]
+    stacks = list(dict.fromkeys(entry["stack"] for entry in layers))
+    changes = {(entry["stack"], entry["number"]): (entry["score"]["value"], entry["delta_percent"]) for entry in layers}
+    whole_model = full["value"], relative_change(full["value"], full["value"])
+    titles = [title for stack in stacks for title in (f"{stack.capitalize()} {full['metric']}", "Δ (%)")]
+    rows = []
+    for number in ("None", *sorted({entry["number"] for entry in layers})):
+        default = whole_model if number == "None" else (None, None)
+        values = [value for stack in stacks for value in changes.get((stack, number), default)]
+        rows.append([str(number), *("–" if value is None else f"{value:.2f}" for value in values)])
     return markdown_table(["Layer", *titles], rows)
 
 
 def plot(results: Mapping[str, Any], path: Path) -> None:
     """Draw Δ of each layer as a bar, with a colour for each stack."""
-    figure = new_figure(7, 3.5)
-    axes = figure.subplots()
-    for offset, stack, colour in ((-0.2, "encoder", "C0"), (0.2, "decoder", "C1")):
-        changes = {e["number"]: e["delta_percent"] or 0.0 for e in results["layers"] if e["stack"] == stack}
-        if changes:
-            axes.bar([n + offset for n in changes], list(changes.values()), width=0.4, color=colour, label=stack)
-    axes.axhline(0, color="black", linewidth=0.8)
     numbers = sorted({entry["number"] for entry in results["layers"]})
-    axes.set_xticks(numbers)
-    axes.set_xlim(numbers[0] - 1, numbers[-1] + 1)
-    axes.set_xlabel("layer replaced by a linear map")
-    axes.set_ylabel(f"change of {results['full']['metric']} (%)")
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend()
-    save_figure(figure, path)
+    with saved_panel(path, 7, 3.5) as axes:
+        for offset, stack, colour in ((-0.2, "encoder", "C0"), (0.2, "decoder", "C1")):
+            changes = {e["number"]: e["delta_percent"] or 0.0 for e in results["layers"] if e["stack"] == stack}
+            if changes:
+                axes.bar([n + offset for n in changes], list(changes.values()), width=0.4, color=colour, label=stack)
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set_xticks(numbers)
+        axes.set(xlim=(numbers[0] - 1, numbers[-1] + 1), xlabel="layer replaced by a linear map")
+        axes.set_ylabel(f"change of {results['full']['metric']} (%)")
+        axes.grid(axis="y", alpha=0.3)
+        axes.legend()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -235,9 +216,7 @@ def run(args: argparse.Namespace) -> int:
     probe = Probe(args)
     with lock_directory(args.output, "probing"):
         results = probe.results()
-        full = results["full"]
-        scores = {LayerId(e["stack"], e["number"]): e["score"]["value"] for e in results["layers"]}
-        markdown = table(full["metric"], full["value"], scores)
+        markdown = table(results)
         plot(results, args.output / "bars.png")
         write_text(args.output / "results.json", json.dumps(results, indent=2, ensure_ascii=False) + "\n")
         write_text(args.output / "table.md", markdown + "\n")

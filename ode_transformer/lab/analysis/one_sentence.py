@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ode_transformer.decoding.attention_maps import attention_maps
 from ode_transformer.lab.analysis.depth.coefficients import recorded_weights
-from ode_transformer.lab.analysis.plots import new_figure, plain_label, save_figure
+from ode_transformer.lab.analysis.plots import plain_label, saved_panel
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.nn import LayerId, SubLayer, SubLayerKind
 from ode_transformer.support.files import file_name, write_text
@@ -39,17 +39,6 @@ class AttentionMatrix:
     columns: list[str]
     heads: Tensor
     axes: tuple[str, str]
-
-
-@dataclass(frozen=True)
-class WordWeights:
-    """Stage weights at each token.
-
-    :param weights: [stages, tokens]
-    """
-
-    block: str
-    weights: Tensor
 
 
 @torch.no_grad()
@@ -85,26 +74,24 @@ def readable_tokens(tokens: Sequence[str]) -> list[str]:
     ]
 
 
-def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = True) -> list[WordWeights]:
-    """Return the stage weights of each block at each token of a sentence; a block of a grid has none at a token.
+def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = True) -> dict[str, Tensor]:
+    """Return the stage weights of each block at each token of a sentence, [stages, tokens].
 
-    A block of several steps (``--ode-steps``) has their mean.
+    A block of several steps (``--ode-steps``) has their mean; a block of a grid has no weights of a token.
 
     :param only_varying: leave out the blocks whose weights are nearly the same at all tokens
     """
     texts = sample["net_input"]
     source = texts["src_tokens"]
     tokens = {"encoder": source.numel(), "decoder": texts.get("prev_output_tokens", source).numel()}
-    weights = {  # seen once for each step
-        block: torch.stack(of_steps).mean(0)
-        for block, of_steps in recorded_weights(model, [sample]).items()
-        if of_steps[0].size(1) == tokens[block.stack]
-    }
-    return [
-        WordWeights(str(block), rows)
-        for block, rows in weights.items()
-        if not only_varying or float(rows.std(dim=1).max()) > VARYING
-    ]
+    weights = {}
+    for block, rows in recorded_weights(model, [sample]).items():
+        steps, length = depth_stacks(model)[block.stack].choice.steps, tokens[block.stack]
+        if rows.size(1) == steps * length:
+            rows = rows.unflatten(1, (steps, length)).mean(dim=1)
+            if not only_varying or float(rows.std(dim=1).max()) > VARYING:
+                weights[str(block)] = rows
+    return weights
 
 
 def sentence_maps(model: Any, sample: dict[str, Any], tokens: Mapping[str, list[str]]) -> list[AttentionMatrix]:
@@ -146,18 +133,15 @@ def matrix_data(matrix: AttentionMatrix) -> dict[str, Any]:
 
 def draw_map(matrix: AttentionMatrix, system: str, path: Path) -> None:
     """Draw the weights as shades, with a token at each row and column."""
-    figure = new_figure(1.8 + 0.32 * len(matrix.columns), 1.5 + 0.28 * len(matrix.rows))
-    axes = figure.subplots()
-    image = axes.imshow(matrix.heads.mean(dim=0).numpy(), cmap="Greys", vmin=0, aspect="auto")
-    axes.set_xticks(range(len(matrix.columns)), [plain_label(token) for token in matrix.columns], rotation=90)
-    axes.set_yticks(range(len(matrix.rows)), [plain_label(token) for token in matrix.rows])
-    axes.set_ylabel(matrix.axes[0])
-    axes.set_xlabel(matrix.axes[1])
-    axes.set_title(plain_label(f"{system}: {matrix.title}"), fontsize="medium")
-    figure.colorbar(image)
-    with warnings.catch_warnings():
+    size = 1.8 + 0.32 * len(matrix.columns), 1.5 + 0.28 * len(matrix.rows)
+    with warnings.catch_warnings(), saved_panel(path, *size) as axes:
         warnings.filterwarnings("ignore", message="Glyph")  # a script that the font lacks
-        save_figure(figure, path)
+        image = axes.imshow(matrix.heads.mean(dim=0).numpy(), cmap="Greys", vmin=0, aspect="auto")
+        axes.set_xticks(range(len(matrix.columns)), [plain_label(token) for token in matrix.columns], rotation=90)
+        axes.set_yticks(range(len(matrix.rows)), [plain_label(token) for token in matrix.rows])
+        axes.set(ylabel=matrix.axes[0], xlabel=matrix.axes[1])
+        axes.set_title(plain_label(f"{system}: {matrix.title}"), fontsize="medium")
+        axes.figure.colorbar(image)
 
 
 def write_maps(matrices: Iterable[AttentionMatrix], system: str, line: int, folder: Path) -> None:

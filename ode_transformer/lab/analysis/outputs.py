@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
@@ -30,7 +31,7 @@ from ode_transformer.lab.metrics.metric import Lines, Settings
 from ode_transformer.lab.metrics.scripts import default_tokenizer
 from ode_transformer.lab.metrics.translation_scores import bleu, length_ratio
 from ode_transformer.support.arguments import check_within
-from ode_transformer.support.console import ProgressMeter, print_progress, print_text
+from ode_transformer.support.console import print_progress, print_text, track
 from ode_transformer.support.files import file_name, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
@@ -53,11 +54,6 @@ class TokenAccuracy(NamedTuple):
     right: np.ndarray
     loss: np.ndarray
 
-    def percent(self, buckets: Buckets, numbers: np.ndarray) -> list[float | None]:
-        """Return the accuracy in per cent in each bucket of a quantity of the tokens; None in an empty one."""
-        pairs = zip(buckets.totals(numbers, self.right), buckets.totals(numbers), strict=True)
-        return [100 * right / total if total else None for right, total in pairs]
-
 
 @dataclass(frozen=True)
 class TestSet:
@@ -76,16 +72,12 @@ class TestSet:
 
 def token_accuracy(system: Translator) -> TokenAccuracy:
     """Predict the target tokens of a system's sentences."""
-    count = len(system.numbers)
-    batches = map(system.split.sample, system.split.batches(count, MAX_TOKENS))
-    columns: list[TokenAccuracy] = []
-    meter = ProgressMeter("sentences forced", count)
+    batches = map(system.split.sample, track(system.split.batches(len(system.numbers), MAX_TOKENS), "batches forced"))
+    columns: list[list[np.ndarray]] = []
     for forced in predict_tokens(system.model, batches, system.task.target_dictionary.pad()):
-        real = forced.real.numpy()
-        positions = np.broadcast_to(np.arange(1, real.shape[1] + 1), real.shape)
-        right, loss = forced.predicted.eq(forced.target).numpy(), forced.loss.double().numpy()
-        columns.append(TokenAccuracy(*(values[real] for values in (positions, forced.target.numpy(), right, loss))))
-        meter.add(len(forced.numbers))
+        positions = torch.arange(1, forced.target.size(1) + 1).expand_as(forced.target)
+        values = positions, forced.target, forced.predicted.eq(forced.target), forced.loss.double()
+        columns.append([each[forced.real].numpy() for each in values])
     return TokenAccuracy(*map(np.concatenate, zip(*columns, strict=True)))
 
 
@@ -96,12 +88,8 @@ def frequencies(system: Translator, data: Path) -> np.ndarray | None:
         return None
     train = Split(system.model, system.task, data, "train", data)
     counts = np.zeros(len(system.task.target_dictionary), dtype=np.int64)
-    meter = ProgressMeter("training sentences counted", len(train.lengths))
-    for start in range(0, len(train.lengths), 10_000):
-        chunk = range(start, min(start + 10_000, len(train.lengths)))
-        tokens = np.concatenate([row["target"].numpy() for row in train.rows(chunk)])
-        counts += np.bincount(tokens, minlength=len(counts))
-        meter.update(chunk.stop)
+    for number in track(range(len(train.lengths)), "training sentences counted"):
+        np.add.at(counts, train.dataset[number]["target"].numpy(), 1)
     return counts
 
 
@@ -125,9 +113,12 @@ def by_source_length(measure: Measure, hypotheses: Lines, test: TestSet, buckets
 def accuracy_table(
     kind: str, title: str, buckets: Buckets, accuracies: dict[str, TokenAccuracy], numbers: np.ndarray
 ) -> BucketTable:
-    """Return the accuracy of each system over buckets of a quantity of the tokens."""
-    columns = {name: accuracy.percent(buckets, numbers) for name, accuracy in accuracies.items()}
+    """Return the accuracy of each system in per cent over buckets of a quantity of the tokens; None in empty ones."""
     counts = list(map(int, buckets.totals(numbers)))
+    columns: dict[str, list[float | None]] = {}
+    for name, accuracy in accuracies.items():
+        pairs = zip(buckets.totals(numbers, accuracy.right), counts, strict=True)
+        columns[name] = [100 * right / total if total else None for right, total in pairs]
     return BucketTable(f"accuracy_by_{kind}", buckets.names(), title, "accuracy (%)", columns, counts, "tokens")
 
 
@@ -149,14 +140,11 @@ def comparison_tables(
     ]
     lengths = Buckets(tuple(ends))
     sentences = list(map(int, lengths.totals(test.lengths)))
-    measures: dict[str, tuple[str, Measure]] = {
-        "bleu": ("BLEU", corpus_bleu),
-        "length_ratio": ("length ratio", length_ratio),
-    }
-    for name, (value_title, measure) in measures.items():
-        columns = {n: by_source_length(measure, texts, test, lengths) for n, texts in translations.items()}
-        row_title, rows = "source length (tokens)", lengths.names()
-        tables.append(BucketTable(f"{name}_by_length", rows, row_title, value_title, columns, sentences, "sentences"))
+    measures: dict[str, Measure] = {"BLEU": corpus_bleu, "length ratio": length_ratio}
+    for value_title, measure in measures.items():
+        columns = {name: by_source_length(measure, texts, test, lengths) for name, texts in translations.items()}
+        name, row_title = f"{value_title} by length".lower().replace(" ", "_"), "source length (tokens)"
+        tables.append(BucketTable(name, lengths.names(), row_title, value_title, columns, sentences, "sentences"))
     first = next(iter(accuracies.values()))  # the tokens are the same for all systems
     tables.append(accuracy_table("position", "target position", lengths, accuracies, first.positions))
     if test.frequencies is not None:
@@ -191,12 +179,10 @@ def run(args: argparse.Namespace) -> int:
         check_within("--maps", args.maps, len(system.numbers))
         if test is None:
             lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
-            references, further = (
-                system.references(),
-                [read_lines(path)[: len(lengths)] for path in args.more_references],
-            )
+            references = system.references()
+            further = tuple(read_lines(path)[: len(lengths)] for path in args.more_references)
             tokenize = args.tokenize or default_tokenizer(references)  # the same for all buckets
-            settings = Settings(references, tuple(further), tokenize, args.lowercase)
+            settings = Settings(references, further, tokenize, args.lowercase)
             test = TestSet(args.split, settings, lengths, frequencies(system, args.data))
         hypotheses = args.output / "systems" / file_name(name) / "hypotheses.txt"
         hypotheses.parent.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,14 @@
 """Trained models on the command line, and the sentences on which they are measured."""
 
 import argparse
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.hooks import RemovableHandle
+from torch import Tensor
 
 from ode_transformer.decoding.binarised import Split, joined_pieces, reference_lines, translate_split
 from ode_transformer.decoding.trained_model import load_hub, load_trained_model
@@ -90,11 +90,39 @@ def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
         yield MeasuredModel(name, model, samples, task.source_dictionary.pad())
 
 
-def run_hooked(model: Any, handles: Iterable[RemovableHandle], samples: Iterable[Mapping[str, Any]]) -> None:
-    """Run fairseq's batches through a model without gradients, and remove its hooks."""
+def run_hooked(
+    model: Any, samples: Iterable[Mapping[str, Any]], hook: Callable[..., Iterable[Any]], see: Callable[..., Any]
+) -> None:
+    """Run fairseq's batches through a model without gradients, while ``see`` looks into its stacks.
+
+    :param hook: such as ``see_steps``, called with each stack and ``see``; returns the handles of its hooks
+    """
+    handles = [handle for stack in depth_stacks(model).values() for handle in hook(stack, see)]
     with torch.no_grad(), removed_afterwards(handles):
         for sample in samples:
             model(**sample["net_input"])
+
+
+def measure_positions(
+    model: Any,
+    samples: Iterable[Mapping[str, Any]],
+    hook: Callable[..., Iterable[Any]],
+    measure: Callable[..., Iterable[Tensor]],
+) -> dict[Any, Tensor]:
+    """Run batches, see :func:`run_hooked`; measure the layers or blocks at each position that is no padding.
+
+    :param measure: called as ``hook`` says; returns numbers that broadcast to the positions of the padding
+    :return: layer or block -> what was measured of it in all batches, [numbers, positions]
+    """
+    measured: dict[Any, list[Tensor]] = defaultdict(list)
+
+    def see(name: Any, *seen: Any) -> None:
+        real = seen[-1].logical_not().cpu()
+        rows = [row.cpu().expand(real.shape)[real] for row in measure(name, *seen)]
+        measured[name].append(torch.stack(rows))
+
+    run_hooked(model, samples, hook, see)
+    return {name: torch.cat(rows, dim=1) for name, rows in measured.items()}
 
 
 def stacks_among(runs: Iterable[Collection[str]]) -> list[str]:

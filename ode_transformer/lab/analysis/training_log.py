@@ -29,17 +29,12 @@ UPDATES = "num_updates"
 TRAIN, TRAIN_EPOCH = "train", "train-epoch"
 _SPLITS = {"train_inner": TRAIN, "train": TRAIN_EPOCH}
 
+# Fields of ``Point`` that not every report of training has, and their names in the log
+_LOGGED = dict(nll_loss="nll_loss", gnorm="gnorm", learning_rate="lr", tokens_per_second="wps", tokens_per_update="wpb")
 
-class Report(NamedTuple):
-    """The numbers of one report under their names in the log, without prefix.
-
-    :param split: ``train``, ``train-epoch`` or the name of a validation set
-    :param resumed: a process began to train since the previous report
-    """
-
-    split: str
-    numbers: Mapping[str, Any]
-    resumed: bool
+# The split of a report, its numbers under their names in the log without prefix, and whether a process began to train
+# since the previous report
+Report = tuple[str, Mapping[str, Any], bool]
 
 
 @dataclass(frozen=True)
@@ -47,8 +42,8 @@ class Point:
     """One report of a run.
 
     :param split: ``train``, ``train-epoch`` (means over an epoch) or the name of a validation set
-    :param minutes: running time of all processes that trained the run so far; None after the last clock
     :param loss: loss of the training criterion, in bits
+    :param minutes: running time of all processes that trained the run so far; None after the last clock
     :param nll_loss: negative log-likelihood in bits per token; None if the criterion reports none
     :param epochs: passes over the data so far, with their fraction; None if unknown
     :param gnorm: norm of the gradient by all parameters; None in a validation
@@ -62,9 +57,9 @@ class Point:
     split: str
     epoch: int
     updates: int
-    minutes: float | None
     loss: float
-    nll_loss: float | None
+    minutes: float | None = None
+    nll_loss: float | None = None
     epochs: float | None = None
     gnorm: float | None = None
     learning_rate: float | None = None
@@ -113,15 +108,12 @@ def log_reports(path: Path) -> Iterator[Report]:
         for line in lines:
             resumed = resumed or bool(_TRAINING_STARTS.search(line))
             if (report := parse_report(line)) is not None:
-                yield Report(*report, resumed)
+                yield *report, resumed
                 resumed = False
 
 
 def parse_report(line: str) -> tuple[str, dict[str, Any]] | None:
-    """Parse a line of a log; None if it holds no report.
-
-    :return: the split and its numbers, as in ``Report``
-    """
+    """Return the split and the numbers of a line of a log, as in ``Report``; None if it holds no report."""
     try:
         report = json.loads(line[line.index("{") :])
     except (RecursionError, ValueError):  # no brace, no JSON behind it, or JSON that is no report
@@ -190,10 +182,9 @@ def points_of(reports: Iterable[Report]) -> list[Point]:
             epochs_at[updates] = float(numbers["update"])
         points[split, updates] = _point(split, updates, numbers)
     updates_of_points = [point.updates for point in points.values()]
-    minutes_of_points, epochs_of_points = (_interpolate(at, updates_of_points) for at in (minutes_at, epochs_at))
+    columns = points.values(), _interpolate(minutes_at, updates_of_points), _interpolate(epochs_at, updates_of_points)
     timed_points = [
-        replace(point, minutes=minutes, epochs=epochs)
-        for point, minutes, epochs in zip(points.values(), minutes_of_points, epochs_of_points, strict=True)
+        replace(point, minutes=minutes, epochs=epochs) for point, minutes, epochs in zip(*columns, strict=True)
     ]
     return sorted(timed_points, key=lambda point: (not point.split.startswith(TRAIN), point.split, point.updates))
 
@@ -213,23 +204,11 @@ def _epochs_at_report(epochs_at: Mapping[int, float], updates: int, epoch: int) 
 
 
 def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
-    def optional(name: str) -> float | None:
-        return None if numbers.get(name) is None else float(numbers[name])
-
-    return Point(
-        split=split,
-        epoch=int(numbers["epoch"]),
-        updates=updates,
-        minutes=None,
-        loss=float(numbers["loss"]),
-        nll_loss=optional("nll_loss"),
-        gnorm=optional("gnorm"),
-        learning_rate=optional("lr"),
-        tokens_per_second=optional("wps") if split.startswith(TRAIN) else None,
-        tokens_per_update=optional("wpb") if split.startswith(TRAIN) else None,
-        # A report has null where no update since the last one was followed by layer.
-        depth={name: float(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None},
-    )
+    logged = _LOGGED if split.startswith(TRAIN) else {"nll_loss": "nll_loss"}
+    optional = {field: float(numbers[name]) for field, name in logged.items() if numbers.get(name) is not None}
+    # A report has null where no update since the last one was followed by layer.
+    depth = {name: float(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None}
+    return Point(split, int(numbers["epoch"]), updates, float(numbers["loss"]), depth=depth, **optional)
 
 
 def _interpolate(values: Mapping[int, float], updates: Sequence[int]) -> list[float | None]:

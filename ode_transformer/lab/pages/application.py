@@ -21,7 +21,7 @@ import ode_transformer
 from ode_transformer.lab.pages import requests
 from ode_transformer.lab.pages.batches import BatchQueue, QueueFullError
 from ode_transformer.lab.pages.page import render_page
-from ode_transformer.lab.pages.served_model import Hypothesis, ServedModel
+from ode_transformer.lab.pages.served_model import ServedModel
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import file_name
 from ode_transformer.support.lines import decode_lines
@@ -80,7 +80,7 @@ class TranslationServer:
             response_class=PlainTextResponse,
             openapi_extra=TEXT_BODY,
         )(self.translate_file)
-        return requests.GuardedApplication(app, hosts, self.limits)
+        return requests.guarded(app, hosts, self.limits)
 
     async def show_page(self) -> HTMLResponse:
         """Answer with the page."""
@@ -103,10 +103,7 @@ class TranslationServer:
         for model in models:
             lines, warning = await self._translations(model, request.lines, beam)
             best = [hypotheses[0].text if hypotheses else "" for hypotheses in lines]
-            n_best = [
-                [requests.Translation(text=h.text, score=round(h.score, 4)) for h in hypotheses[: request.n_best]]
-                for hypotheses in lines
-            ]
+            n_best = [hypotheses[: request.n_best] for hypotheses in lines]
             systems.append(requests.TranslatedText(model=model.name, translations=best, n_best=n_best, warning=warning))
         return requests.Translations(systems=systems)
 
@@ -128,9 +125,11 @@ class TranslationServer:
         systems = []
         for model in models:
             sources, _ = await self._encode(model, request.lines)
-            compute = partial(_inspect_each, model, beam)
-            inspections = await self._compute(("inspect", model.name, beam), compute, list(sources.values()))
-            systems += [requests.InspectedLine(model=model.name, **inspection) for inspection in inspections]
+
+            def inspect_each(batch: Sequence[Any], model: ServedModel = model) -> list[requests.InspectedLine]:
+                return [model.inspect(source, beam) for source in batch]
+
+            systems += await self._compute(("inspect", model.name, beam), inspect_each, list(sources.values()))
         return requests.Inspections(systems=systems)
 
     def _chosen(self, request: requests.TextRequest) -> tuple[list[ServedModel], int]:
@@ -154,7 +153,7 @@ class TranslationServer:
 
     async def _translations(
         self, model: ServedModel, lines: Sequence[str], beam: int
-    ) -> tuple[list[list[Hypothesis]], str]:
+    ) -> tuple[list[list[requests.Translation]], str]:
         """Return the hypotheses of each line, none for a line without text, and a warning or ""."""
         sources, warning = await self._encode(model, lines)
         compute = partial(model.translate, beam=beam)
@@ -187,10 +186,6 @@ class TranslationServer:
         batches = asyncio.create_task(self.queue.run())
         yield
         batches.cancel()
-
-
-def _inspect_each(model: ServedModel, beam: int, sources: Sequence[Any]) -> list[dict[str, Any]]:
-    return [model.inspect(source, beam) for source in sources]
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

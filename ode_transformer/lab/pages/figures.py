@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.curves import LoggedRun, draw_panel, logged_layers
-from ode_transformer.lab.analysis.depth.block_flows import TRAINED
-from ode_transformer.lab.analysis.depth.depth_paths import DepthPath, Plane, principal_plane
-from ode_transformer.lab.analysis.depth.gradient_norms import draw_by_layer
+from ode_transformer.lab.analysis.curves import draw_panel, logged_layers
+from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors
+from ode_transformer.lab.analysis.depth.depth_paths import DepthPath, principal_coordinates
+from ode_transformer.lab.analysis.depth.gradient_norms import Norms, draw_by_layer
 from ode_transformer.lab.analysis.depth.truncation_error import draw_errors
 from ode_transformer.lab.analysis.systems import stacks_among
 from ode_transformer.lab.pages.measurements import SCHEMES, Measurements
+from ode_transformer.lab.pages.runs import ReportedRun
 from ode_transformer.lab.pages.svg import INK, draw_svg
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError
@@ -44,48 +45,47 @@ class Drawing:
     svg: str
 
 
-def training_figures(systems: Mapping[str, Sequence[LoggedRun]]) -> dict[str, list[Drawing]]:
+def training_figures(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[str, list[Drawing]]:
     """Return the curves of all quantities by each axis; an axis that a run lacks has none."""
-    groups = [list(runs) for runs in systems.values() if all(run.points for run in runs)]
-    names = ", ".join(group[0].name for group in groups)
+    logged = {name: runs for name, runs in systems.items() if all(run.points for run in runs)}
     figures: dict[str, list[Drawing]] = {}
-    for by in AXES if groups else ():
+    for by in AXES if logged else ():
         for quantity, title in QUANTITIES.items():
             try:
-                draw = partial(draw_curves, groups=groups, quantity=quantity, by=by)
-                svg = draw_svg(draw, f"{title} by {by}, {names}")
+                draw = partial(draw_curves, systems=logged, quantity=quantity, by=by)
+                svg = draw_svg(draw, f"{title} by {by}, {', '.join(logged)}")
             except UserError:  # a run's log lacks the quantity
                 continue
             figures.setdefault(by, []).append(Drawing(title, svg))
     return figures
 
 
-def draw_curves(axes: Axes, groups: Sequence[Sequence[LoggedRun]], quantity: str, by: str) -> None:
+def draw_curves(axes: Axes, systems: Mapping[str, Sequence[ReportedRun]], quantity: str, by: str) -> None:
     """Draw a panel; that of the learning rate by updates with the end of each warm-up, reached or not."""
-    draw_panel(axes, groups, quantity, by)
+    draw_panel(axes, systems, quantity, by)
     if (quantity, by) == ("learning-rate", "updates"):
-        for warmup in dict.fromkeys(group[0].warmup for group in groups if group[0].warmup):
+        for warmup in dict.fromkeys(runs[0].warmup for runs in systems.values() if runs[0].warmup):
             axes.axvline(warmup, color=INK, linestyle=":", label=f"end of the warm-up, {warmup:,}")
 
 
-def logged_depth_figures(systems: Mapping[str, Sequence[LoggedRun]]) -> list[Drawing]:
+def logged_depth_figures(systems: Mapping[str, Sequence[ReportedRun]]) -> list[Drawing]:
     """Return the logged curves by layer: stage weights, then gradient norms, system by system."""
 
-    def draw(axes: Axes, runs: Sequence[LoggedRun], pattern: str) -> None:
-        draw_panel(axes, [list(runs)], pattern, "updates")
+    def draw(axes: Axes, name: str, pattern: str) -> None:
+        draw_panel(axes, {name: systems[name]}, pattern, "updates")
         axes.set_ylabel("gradient norm" if pattern.endswith(GRADIENT_NORM) else "weight")
         for line in axes.get_lines():
             _, *layer, _ = str(line.get_label()).split("/")
             line.set_label(f"layer {' '.join(layer)}")
 
     return [
-        Drawing(f"{name}: {title}", draw_svg(partial(draw, runs=runs, pattern=pattern), f"{title} of {name}"))
+        Drawing(f"{name}: {title}", draw_svg(partial(draw, name=name, pattern=pattern), f"{title} of {name}"))
         for name, runs in systems.items()
         for pattern, title in _patterns(runs).items()
     ]
 
 
-def _patterns(runs: Sequence[LoggedRun]) -> dict[str, str]:
+def _patterns(runs: Sequence[ReportedRun]) -> dict[str, str]:
     """Return the patterns of the numbers that were logged by layer, each with a title."""
     patterns = {}
     for name in logged_layers(runs):
@@ -103,88 +103,85 @@ def norm_figures(measured: Mapping[str, Measurements]) -> list[Drawing]:
         "mean norm of what the layer returns": {n: m.activation_norms for n, m in measured.items()},
     }
 
-    def draw(axes: Axes, lines: Mapping[str, list[float]]) -> None:
-        draw_by_layer(axes, lines)
+    def draw(axes: Axes, stack: str, norms: Mapping[str, Norms]) -> None:
+        draw_by_layer(axes, stack, norms)
         axes.set_ylabel("norm")
 
     drawings = []
     for label, norms in kinds.items():
         for stack in stacks_among(norms.values()):
-            lines = {name: of_stack[stack] for name, of_stack in norms.items() if stack in of_stack}
-            title = f"{stack}: {label}"
-            svg = draw_svg(partial(draw, lines=lines), f"{title}, by layer, of {', '.join(lines)}")
-            drawings.append(Drawing(title.capitalize(), svg))
+            names = ", ".join(name for name, of_stack in norms.items() if stack in of_stack)
+            svg = draw_svg(partial(draw, stack=stack, norms=norms), f"{stack}: {label}, by layer, of {names}")
+            drawings.append(Drawing(f"{stack}: {label}".capitalize(), svg))
     return drawings
 
 
 def error_figures(measured: Mapping[str, Measurements]) -> list[Drawing]:
     """Return the truncation errors by block: a figure for each system and stack."""
 
-    def draw(axes: Axes, stack: str, measurements: Measurements) -> None:
-        draw_errors(axes, stack, {"": measurements.errors}, SCHEMES, 1)
+    def draw(axes: Axes, stack: str, errors: Sequence[BlockErrors]) -> None:
+        draw_errors(axes, stack, {"": errors}, SCHEMES, 1)
         for number, line in enumerate(axes.get_lines()):
             line.set_color(f"C{number}")
         axes.set_ylabel("relative error of a step")
 
-    drawings = []
-    for name, measurements in measured.items():
-        for stack in stacks_among([[block.stack for block in measurements.errors]]):
-            svg = draw_svg(
-                partial(draw, stack=stack, measurements=measurements), f"truncation errors of {name}, {stack}"
-            )
-            drawings.append(Drawing(f"{name}: {stack}", svg))
-    return drawings
+    return [
+        Drawing(
+            f"{name}: {stack}",
+            draw_svg(partial(draw, stack=stack, errors=m.errors), f"truncation errors of {name}, {stack}"),
+        )
+        for name, m in measured.items()
+        for stack in stacks_among([[block.stack for block in m.errors]])
+    ]
 
 
 def path_figures(name: str, paths: Mapping[str, DepthPath]) -> list[Drawing]:
     """Return the paths of a sentence through depth: a figure for each scheme, the model's own path behind it."""
     if not paths:
         return []
-    points = torch.cat([torch.cat([step.points, step.end[None]]) for path in paths.values() for step in path])
-    plane = principal_plane(points)
-    projected = plane.project(points)
-    low, high = projected.min(dim=0).values, projected.max(dim=0).values
+    steps = [step for path in paths.values() for step in path]
+    points, fractions = principal_coordinates(torch.cat(steps))
+    planar_steps = iter(points.split([len(step) for step in steps]))
+    planar = {scheme: [next(planar_steps) for _ in path] for scheme, path in paths.items()}
+    low, high = points.min(dim=0).values, points.max(dim=0).values
     margin = (high - low).clamp_min(1e-6) * _MARGIN
     limits = torch.stack([low - margin, high + margin]).T.tolist()
-    trained = torch.cat([torch.stack([step.points[0], step.end]) for step in paths[TRAINED]])
+    trained = torch.cat([step[[0, -1]] for step in planar[TRAINED]])
 
     def draw(axes: Axes, path: DepthPath) -> None:
-        axes.plot(*plane.project(trained).T.tolist(), color="C4", linewidth=3, alpha=0.35, label=TRAINED)
-        draw_path(axes, path, plane)
+        axes.plot(*trained.T.tolist(), color="C4", linewidth=3, alpha=0.35, label=TRAINED)
+        draw_path(axes, path)
         axes.set(xlim=limits[0], ylim=limits[1])
+        axes.set_xlabel(f"first component ({fractions[0]:.0%} of the variance)")
+        axes.set_ylabel(f"second ({fractions[1]:.0%})")
+        axes.grid(alpha=0.3)
 
     return [
         Drawing(
             f"{name} stepped by {scheme}",
             draw_svg(partial(draw, path=path), f"path of a sentence through {name} stepped by {scheme}", height=3.3),
         )
-        for scheme, path in paths.items()
+        for scheme, path in planar.items()
         if scheme != TRAINED
     ]
 
 
-def draw_path(axes: Axes, path: DepthPath, plane: Plane) -> None:
-    """Draw the steps of a path, each with the number of its block at its end, and the points of the stages."""
+def draw_path(axes: Axes, path: DepthPath) -> None:
+    """Draw the steps of a path in the plane, the end of each with its block's number, and the points of the stages."""
     labels = {"step": "steps", "stage": "stage points", "jump": "combination of earlier layers"}
-    previous = None
-    for number, step in enumerate(path, start=1):
-        points, end = plane.project(step.points), plane.project(step.end[None])[0]
-        start = points[0]
-        if previous is not None and float((start - previous).norm()) > 1e-4:
+    previous = path[0][0]
+    axes.annotate("0", tuple(previous.tolist()), (5, 4), textcoords="offset points", fontsize=9)
+    for number, (start, *stages, end) in enumerate(path, start=1):
+        if float((start - previous).norm()) > 1e-4:
             axes.plot(*_line(previous, start), ":", color="C4", linewidth=1, label=labels.pop("jump", None))
-        for point in points[1:]:
+        for point in stages:
             axes.plot(*_line(start, point), color="C1", linewidth=0.6)
-        if len(points) > 1:
+        if stages:
             style: dict[str, Any] = {"color": "C1", "markersize": 4, "markerfacecolor": "none", "linestyle": "none"}
-            axes.plot(*points[1:].T.tolist(), marker="s", label=labels.pop("stage", None), **style)
+            axes.plot(*torch.stack(stages).T.tolist(), marker="s", label=labels.pop("stage", None), **style)
         axes.plot(*_line(start, end), marker="o", markersize=5, color="C0", label=labels.pop("step", None))
-        for label, point in ((0, start), (number, end)):
-            if label or number == 1:
-                axes.annotate(str(label), tuple(point.tolist()), (5, 4), textcoords="offset points", fontsize=9)
+        axes.annotate(str(number), tuple(end.tolist()), (5, 4), textcoords="offset points", fontsize=9)
         previous = end
-    axes.set_xlabel(f"first component ({plane.fractions[0]:.0%} of the variance)")
-    axes.set_ylabel(f"second ({plane.fractions[1]:.0%})")
-    axes.grid(alpha=0.3)
 
 
 def _line(start: Tensor, end: Tensor) -> list[list[float]]:

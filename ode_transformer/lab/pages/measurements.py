@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
@@ -15,7 +16,7 @@ from ode_transformer.lab.analysis.depth.block_flows import BlockErrors, block_er
 from ode_transformer.lab.analysis.depth.coefficients import StageWeights, stage_weights
 from ode_transformer.lab.analysis.depth.depth_paths import DepthPath
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms, gradient_norms
-from ode_transformer.lab.analysis.one_sentence import LONGEST_MAP, AttentionMatrix, WordWeights, attention, word_weights
+from ode_transformer.lab.analysis.one_sentence import LONGEST_MAP, AttentionMatrix, attention, word_weights
 from ode_transformer.lab.pages.runs import ReportedRun
 from ode_transformer.models.layer_hooks import depth_stacks
 from ode_transformer.models.model_from_options import count_forward_operations
@@ -40,7 +41,7 @@ class MeasuredSentence:
 
     number: int
     tokens: Mapping[str, list[str]]
-    word_weights: list[WordWeights]
+    word_weights: dict[str, Tensor]
     attention: list[AttentionMatrix]
     bits: list[float]
 

@@ -179,7 +179,7 @@ def run_origin(run: ReportedRun) -> tuple[str, dict[str, str], dict[str, str]]:
     experiment = run.experiment
     facts = {name: experiment.get(key) for name, key in RECORDED_FACTS.items()}
     facts |= {key: run.origin.get(key) for key in ("commit", "device", "threads", "torch", "fairseq", "date")}
-    facts["folder"] = run.folder
+    facts["folder"] = run.path
     commands = {"train": train_command(experiment, run.origin)}
     commands |= {name: words for name, words in experiment.get("commands", {}).items() if name != "train"}
     for entry in experiment.get("scores", ()):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer import __version__
+from ode_transformer.lab.analysis.curves import systems_of
 from ode_transformer.lab.analysis.examples import SystemOutputs
 from ode_transformer.lab.analysis.one_sentence import readable_tokens
 from ode_transformer.lab.analysis.plots import new_figure
@@ -21,7 +22,7 @@ from ode_transformer.lab.metrics.significance import SAMPLES
 from ode_transformer.lab.pages import figures, overview, sentences
 from ode_transformer.lab.pages.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
 from ode_transformer.lab.pages.page import render_page
-from ode_transformer.lab.pages.runs import ReportedRun, read_runs, systems_of
+from ode_transformer.lab.pages.runs import ReportedRun, read_runs
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
@@ -34,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.output)
     new_figure(1, 1)  # a missing library is an error before the work, not after it
     runs, study = read_runs(args.systems, args.data)
-    page = build_report(runs, study, args, shlex.join(["ode-transformer", *args.words]))
+    page = build_report(runs, study, args)
     write_text(args.output, page)
     print(f"report: {args.output} ({len(page.encode()) / 1e6:.1f} MB), for a browser")
     return 0
 
 
-def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: argparse.Namespace, command: str) -> str:
+def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: argparse.Namespace) -> str:
     """Return the page as HTML; the content of the study's file is empty without one."""
     systems = systems_of(runs)
     decoded = sentences.decoded_split(systems)
@@ -56,10 +57,8 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
     if outputs is not None and numbers is None and split == decoded:
         numbers = sorted(sentences.chosen_numbers(outputs, metric, CHOSEN, sentences.LONGEST_CHOSEN)) or None
     measured = {} if args.logs_only else measure_systems(systems, split, args.sentences, numbers)
-    logged = {
-        name: [run.logged(measured[name].operations if name in measured else None) for run in of_system]
-        for name, of_system in systems.items()
-    }
+    for name, measurements in measured.items():
+        systems[name] = [run.with_operations(measurements.operations) for run in systems[name]]
     recipe = next((str(run.experiment["recipe"]) for run in runs if run.experiment.get("recipe")), "")
     return render_page(
         "report.html",
@@ -72,16 +71,16 @@ def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: ar
         published=overview.published_rows(runs),
         samples=SAMPLES,
         notes=notes,
-        training=figures.training_figures(logged),
+        training=figures.training_figures(systems),
         validations=overview.validation_tables(systems),
-        depth=depth_sections(systems, logged, measured),
+        depth=depth_sections(systems, measured),
         split_note=f"the first {args.sentences} sentences of {split}",
         error_note=f"the first {min(args.sentences, FLOW_SENTENCES)} sentences of {split}",
         attention=sentences.attention_section(measured),
         surprisal=sentences.surprisal_rows(measured),
         language_models=runs[0].is_language_model,
         origins=[overview.run_origin(run) for run in runs],
-        command=command,
+        command=shlex.join(["ode-transformer", *args.words]),
         version=f"ode-transformer {__version__}",
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         **side_by_side(systems, outputs, metric, args.examples, runs[0].corpus / f"{decoded}.m2"),
@@ -111,7 +110,7 @@ def measure_systems(
     for name, runs in systems.items():
         run = next((run for run in runs if run.checkpoint and run.data), None)
         if run is None:
-            print_progress(f"{name}: left out, {runs[0].folder} has no checkpoint, or no data-bin beside it: --data")
+            print_progress(f"{name}: left out, {runs[0].path} has no checkpoint, or no data-bin beside it: --data")
             continue
         print_progress(f"{name}: measuring {run.checkpoint}")
         measured[name] = measure_run(run, split, count, numbers)
@@ -119,11 +118,11 @@ def measure_systems(
 
 
 def depth_sections(
-    systems: Mapping[str, Sequence[ReportedRun]], logged: Mapping[str, Any], measured: Mapping[str, Measurements]
+    systems: Mapping[str, Sequence[ReportedRun]], measured: Mapping[str, Measurements]
 ) -> dict[str, Any] | None:
     """Return the parts of the section on depth; None if there is nothing to show."""
     parts = {
-        "logged": figures.logged_depth_figures(logged),
+        "logged": figures.logged_depth_figures(systems),
         "can_be_logged": any(run.points for runs in systems.values() for run in runs),
         "weights": {name: m.stage_weights for name, m in measured.items() if m.stage_weights},
         "word_weights": [table for name, m in measured.items() for table in word_tables(name, m)],
@@ -145,10 +144,10 @@ def word_tables(name: str, measurements: Measurements) -> list[dict[str, Any]]:
     for sentence in measurements.sentences:
         for stack, side in (("encoder", "source"), ("decoder", "prefix")):
             rows = {
-                f"{entry.block}, stage {number}": row.tolist()
-                for entry in sentence.word_weights
-                if entry.block.startswith(stack)
-                for number, row in enumerate(entry.weights, 1)
+                f"{block}, stage {number}": row.tolist()
+                for block, weights in sentence.word_weights.items()
+                if block.startswith(stack)
+                for number, row in enumerate(weights, 1)
             }
             if rows:
                 title, columns = f"{name}, {stack}, sentence {sentence.number}", readable_tokens(sentence.tokens[side])

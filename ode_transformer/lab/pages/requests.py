@@ -127,23 +127,18 @@ class Health(BaseModel):
     version: str
 
 
-class GuardedApplication:
-    """ASGI application that lets requests of its own page and of programs through to another, within bounds.
+def guarded(app: ASGIApp, hosts: Collection[str] | None, limits: Limits) -> ASGIApp:
+    """Return an ASGI application that lets requests of its own page and of programs through to another, within bounds.
 
     :param hosts: names by which clients may address the server, None for any: a page of another site that has its own
         name point to this machine could otherwise read the answers
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str] | None, limits: Limits) -> None:
-        self.app, self.hosts, self.limits = app, hosts, limits
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
             return
-        limits, size = self.limits, 0
-        deadline = asyncio.get_running_loop().time() + limits.seconds
+        size, deadline = 0, asyncio.get_running_loop().time() + limits.seconds
 
         async def receive_within_limits() -> Message:
             nonlocal size
@@ -162,11 +157,12 @@ class GuardedApplication:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        headers = Headers(scope=scope)
+        headers, answering = Headers(scope=scope), app
         host, origin = headers.get("host", ""), headers.get("origin")
-        app = self.app
-        if self.hosts is not None and re.sub(r":\d*$", "", host).strip("[]") not in self.hosts:
-            app = JSONResponse({"error": "the request names this server by the name of another site"}, 403)
+        if hosts is not None and re.sub(r":\d*$", "", host).strip("[]") not in hosts:
+            answering = JSONResponse({"error": "the request names this server by the name of another site"}, 403)
         elif origin is not None and origin.partition("://")[2] != host:
-            app = JSONResponse({"error": "a page of another site sent the request"}, 403)
-        await app(scope, receive_within_limits, send_with_headers)
+            answering = JSONResponse({"error": "a page of another site sent the request"}, 403)
+        await answering(scope, receive_within_limits, send_with_headers)
+
+    return answer

@@ -12,6 +12,8 @@ A run's folder is one of ``ode-transformer train`` and its relatives, or any fol
 A study's folder has ``study.json``, which names the folders of its runs.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.lab.analysis.curves import LoggedRun
-from ode_transformer.lab.analysis.training_log import Point, Sample, log_path, read_log, read_samples
+from ode_transformer.lab.analysis.training_log import Sample, log_path, read_log, read_samples
 from ode_transformer.lab.metrics.metric import Score
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH
 from ode_transformer.support.console import print_progress
@@ -30,8 +32,10 @@ from ode_transformer.support.files import read_json
 
 STUDY_FILE = "study.json"
 FIRST = "first"  # folder of the sentences that a short run decodes, see ``Experiment.first_sentences``
-_CHECKPOINTS = ("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt")
-_CHECKPOINTS_HERE = ("checkpoint_best.pt", "checkpoint_last.pt")
+_CHECKPOINTS = (
+    *("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt"),
+    *("checkpoint_best.pt", "checkpoint_last.pt"),
+)
 # Flags that tell no system from another.
 _UNNAMED_FLAGS = {"--seed", "--log-depth-interval", "--log-interval"}
 # A backward pass costs about twice the operations of the forward pass.
@@ -39,36 +43,31 @@ _PASSES = 3
 
 
 @dataclass(frozen=True)
-class ReportedRun:
-    """A run, as far as its folder tells.
+class ReportedRun(LoggedRun):
+    """A run, as far as its folder ``path`` tells.
 
-    :param name: name of its system; seeds of one system have one name
     :param experiment: content of ``experiment.json``
     :param origin: content of ``trained.json``
-    :param points: of its log; empty without a log
     :param samples: translations in its log
     """
 
-    folder: Path
-    name: str
     seed: int | None = None
     experiment: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, Score] = field(default_factory=dict)
-    points: Sequence[Point] = ()
     samples: Sequence[Sample] = ()
     data_folder: Path | None = None
 
     @property
     def checkpoint(self) -> Path | None:
         """The model to measure; None if nothing was saved."""
-        paths = [self.folder / name for name in (*_CHECKPOINTS, *_CHECKPOINTS_HERE)]
+        paths = [self.path / name for name in _CHECKPOINTS]
         return next((path for path in paths if path.is_file()), None)
 
     @property
     def data(self) -> Path | None:
         """Folder of the binarised data; None if it is not known."""
-        folder = self.data_folder or self.folder.resolve().parent / "data-bin"
+        folder = self.data_folder or self.path.resolve().parent / "data-bin"
         return folder if folder.is_dir() else None
 
     @property
@@ -76,8 +75,8 @@ class ReportedRun:
         """Folder of the references: the text that the run's data were made from, or the first lines of it."""
         decoded = [words[1] for name, words in self.experiment.get("commands", {}).items() if name != "train"]
         if decoded and Path(decoded[0]).name == FIRST:
-            return self.folder / FIRST
-        return self.folder.resolve().parent / "corpus"
+            return self.path / FIRST
+        return self.path.resolve().parent / "corpus"
 
     @property
     def is_language_model(self) -> bool:
@@ -87,7 +86,7 @@ class ReportedRun:
     @cached_property
     def decode_logs(self) -> dict[str, Path]:
         """Logs of the decoded sets by split; test sets first."""
-        logs = {path.name.split(".")[1]: path for path in sorted(self.folder.glob("generate.*.log"))}
+        logs = {path.name.split(".")[1]: path for path in sorted(self.path.glob("generate.*.log"))}
         return dict(sorted(logs.items(), key=lambda item: (not item[0].startswith("test"), item[0])))
 
     @property
@@ -110,12 +109,17 @@ class ReportedRun:
             return None
         return _PASSES * sentence_operations / SENTENCE_LENGTH * sum(tokens) / len(tokens)
 
-    def logged(self, sentence_operations: int | None) -> LoggedRun:
-        """Return the run for plots; its points have their operations if those of a sentence are known."""
-        each = None if sentence_operations is None else self.operations_per_update(sentence_operations)
-        points = [replace(p, operations=None if each is None else each * p.updates) for p in self.points]
-        warmup = re.search(r"--warmup-updates[= ](\d+)", " ".join(train_command(self.experiment, self.origin)))
-        return LoggedRun(self.name, self.folder, points, int(warmup[1]) if warmup else None)
+    def with_operations(self, sentence_operations: int) -> ReportedRun:
+        """Return the run with the operations so far at each of its points, see :meth:`operations_per_update`."""
+        each = self.operations_per_update(sentence_operations)
+        points = [replace(point, operations=None if each is None else each * point.updates) for point in self.points]
+        return replace(self, points=points)
+
+    @property
+    def warmup(self) -> int | None:
+        """Updates of the warm-up; None if they are not known."""
+        found = re.search(r"--warmup-updates[= ](\d+)", " ".join(train_command(self.experiment, self.origin)))
+        return int(found[1]) if found else None
 
 
 def read_runs(
@@ -151,18 +155,17 @@ def read_folder(folder: Path) -> ReportedRun:
     seeds = re.findall(r"--seed[= ](\d+)", " ".join(map(str, command)))
     seeds = seeds[-1:] or re.findall(r"-seed-(\d+)", folder.resolve().name)
     seed = int(seeds[0]) if seeds else None
-    run = ReportedRun(folder, _system_name(folder, experiment), seed, experiment, origin)
-    if not (log_path(folder).is_file() or scores or run.checkpoint):
-        raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
-    points: Sequence[Point] = ()
-    samples: Sequence[Sample] = ()
-    if log_path(folder).is_file():
-        try:
-            points, samples = read_log(folder), read_samples(folder)
-        except UserError as error:
-            print_progress(f"no curves: {error}")
-    known_scores = {title: Score(**entry) for title, entry in scores.items()}
-    return replace(run, points=points, samples=samples, scores=known_scores)
+    run = ReportedRun(_system_name(folder, experiment), folder, (), seed, experiment, origin)
+    run = replace(run, scores={title: Score(**entry) for title, entry in scores.items()})
+    if not log_path(folder).is_file():
+        if not (scores or run.checkpoint):
+            raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
+        return run
+    try:
+        return replace(run, points=read_log(folder), samples=read_samples(folder))
+    except UserError as error:
+        print_progress(f"no curves: {error}")
+        return run
 
 
 def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
@@ -184,11 +187,3 @@ def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> l
     # That of experiment.json is the last one that was planned, and evaluate plans one, too.
     recorded = shlex.split(origin.get("command", ""))
     return recorded or [str(word) for word in experiment.get("commands", {}).get("train") or ()]
-
-
-def systems_of(runs: Sequence[ReportedRun]) -> dict[str, list[ReportedRun]]:
-    """Return the runs of each system, in the order of their first runs."""
-    systems: dict[str, list[ReportedRun]] = {}
-    for run in runs:
-        systems.setdefault(run.name, []).append(run)
-    return systems

@@ -3,13 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ode_transformer.lab.analysis.examples import (
-    SystemOutputs,
-    differences,
-    most_different,
-    read_outputs,
-    sentence_score,
-)
+from ode_transformer.lab.analysis.examples import SystemOutputs, compare_sentences, most_different, read_outputs
 from ode_transformer.lab.analysis.one_sentence import matrix_data
 from ode_transformer.lab.metrics.max_match import MatchedSentence
 from ode_transformer.lab.pages.measurements import Measurements
@@ -56,22 +50,14 @@ def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int
 def compared_sentences(
     outputs: SystemOutputs, numbers: Sequence[int], metric: str, edits: Mapping[str, Sequence[MatchedSentence]]
 ) -> list[dict[str, Any]]:
-    """Return sentences by number, each with a line for each system.
-
-    A line has the system's name, its words beside the reference in pieces, its score, and the edits of a correction.
-    """
-    sentences = []
-    for number in numbers:
-        reference, lines = outputs.references[number - 1], []
-        for name, hypotheses in outputs.systems.items():
-            score = sentence_score(metric, hypotheses[number - 1], reference)
-            text = "" if score is None else f"{score:.1f}"
-            matched = edits[name][number - 1] if name in edits else None
-            pieces = list(differences(hypotheses[number - 1], reference)) if matched is None else edit_pieces(matched)
-            edited = [] if matched is None else edit_list(matched)
-            lines.append({"name": name, "pieces": pieces, "score": text, "edits": edited})
-        source = "" if outputs.source is None else outputs.source[number - 1]
-        sentences.append({"number": number, "source": source, "reference": reference, "lines": lines})
+    """Return ``compare_sentences``; lines of corrections have the edits, and the source with them as their words."""
+    sentences = compare_sentences(outputs, numbers, metric)
+    for sentence in sentences:
+        for line in sentence["lines"]:
+            line["edits"] = []
+            if line["name"] in edits:
+                matched = edits[line["name"]][sentence["number"] - 1]
+                line |= {"pieces": edit_pieces(matched), "edits": edit_list(matched)}
     return sentences
 
 

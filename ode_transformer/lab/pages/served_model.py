@@ -1,8 +1,7 @@
 """A model that is served: its translations, and a look inside it at one sentence."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,19 +11,7 @@ from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.translate import encode, normalize_spaces, search_all
 from ode_transformer.decoding.translation_hub import on_device
 from ode_transformer.lab.analysis.one_sentence import attention, matrix_data, readable_tokens, word_weights
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation of a line.
-
-    :param score: mean of the natural logarithms of the tokens' probabilities, after the length penalty
-    :param tokens: numbers, with the end symbol
-    """
-
-    text: str
-    score: float
-    tokens: Tensor
+from ode_transformer.lab.pages.requests import AttentionMap, InspectedLine, StageWeightsByWord, Translation
 
 
 class ServedModel:
@@ -34,7 +21,7 @@ class ServedModel:
     """
 
     def __init__(self, name: str, hub: Any, max_tokens: int | None = None, **search: Any) -> None:
-        self.name, self.hub, self.max_tokens, self.search = name, hub, max_tokens, search
+        self.name, self.hub, self.max_tokens, self.search_options = name, hub, max_tokens, search
         self.source_lang, self.target_lang = hub.languages
 
     def encode(self, lines: Sequence[str]) -> tuple[dict[int, Tensor], str]:
@@ -44,22 +31,27 @@ class ServedModel:
         """
         return encode(self.hub, lines, "your text", self.max_tokens)
 
-    def translate(self, sources: Sequence[Tensor], beam: int) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each source, the best one first."""
+    def search(self, sources: Sequence[Tensor], beam: int) -> Iterator[list[dict[str, Any]]]:
+        """Yield fairseq's hypotheses for each source, the best one first."""
+        return search_all(self.hub, sources, "lines translated", **{**self.search_options, "beam": beam})
+
+    def text(self, hypothesis: Mapping[str, Any]) -> str:
+        """Return a hypothesis as a line."""
+        return normalize_spaces(self.hub.decode(hypothesis["tokens"]))
+
+    def translate(self, sources: Sequence[Tensor], beam: int) -> list[list[Translation]]:
+        """Return the translations of each source, the best one first."""
         return [
-            [
-                Hypothesis(normalize_spaces(self.hub.decode(h["tokens"])), float(h["score"]), h["tokens"].cpu())
-                for h in hypotheses
-            ]
-            for hypotheses in search_all(self.hub, sources, "lines translated", **{**self.search, "beam": beam})
+            [Translation(text=self.text(h), score=round(float(h["score"]), 4)) for h in hypotheses]
+            for hypotheses in self.search(sources, beam)
         ]
 
     @torch.no_grad()
-    def inspect(self, source: Tensor, beam: int) -> dict[str, Any]:
+    def inspect(self, source: Tensor, beam: int) -> InspectedLine:
         """Return the best translation of a source, with the attention and the stage weights that go with it."""
-        ((best, *_),) = self.translate([source], beam)
+        ((best, *_),) = self.search([source], beam)
         model, task = self.hub.models[0], self.hub.task
-        target, end = best.tokens.long(), task.target_dictionary.eos()
+        target, end = best["tokens"].cpu().long(), task.target_dictionary.eos()
         previous = torch.cat([target.new_tensor([end]), target[:-1]])
         dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
         if self.hub.continues:  # its source is what it has read
@@ -70,19 +62,19 @@ class ServedModel:
             inputs["prev_output_tokens"] = previous[None]
         sample = on_device({"net_input": inputs}, self.hub.device)
         readable = {side: readable_tokens(row) for side, row in tokens.items()}
-        return {
-            "translation": best.text,
-            "tokens": {"source": readable["source"], "target": readable["target"]},
-            "attention": [matrix_data(matrix) for matrix in attention(model, sample, tokens)],
-            "stage_weights": [
-                {
-                    "block": block.block,
-                    "tokens": readable["source" if block.block.startswith("encoder") else "prefix"],
-                    "weights": [
-                        [round(weight, 4) if math.isfinite(weight) else None for weight in row]  # JSON has no nan
-                        for row in block.weights.tolist()
-                    ],
-                }
-                for block in word_weights(model, sample, only_varying=False)
+        blocks = word_weights(model, sample, only_varying=False)
+        return InspectedLine(
+            model=self.name,
+            translation=self.text(best),
+            tokens={side: readable[side] for side in ("source", "target")},
+            attention=[AttentionMap(**matrix_data(matrix)) for matrix in attention(model, sample, tokens)],
+            stage_weights=[
+                StageWeightsByWord(
+                    block=block,
+                    tokens=readable["source" if block.startswith("encoder") else "prefix"],
+                    # JSON has no nan
+                    weights=[[round(w, 4) if math.isfinite(w) else None for w in row] for row in rows.tolist()],
+                )
+                for block, rows in blocks.items()
             ],
-        }
+        )

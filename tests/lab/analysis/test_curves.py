@@ -87,9 +87,4 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
         write(tmp_path / "3", norms(5, 9.0), norms(10, 2.0), norms(20, 2.0)),
     ]
     seeds = [LoggedRun("rk2", log, read_log(log)) for log in logs]
-    assert curve(seeds, "train", "updates", lambda point: point.gnorm) == (
-        [10.0, 20.0],
-        [2.0, 3.0],
-        [1.0, 2.0],
-        [3.0, 5.0],
-    )
+    assert curve(seeds, "train", "updates", "gnorm") == [(10.0, 2.0, 1.0, 3.0), (20.0, 3.0, 2.0, 5.0)]

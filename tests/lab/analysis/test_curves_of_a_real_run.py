@@ -50,7 +50,7 @@ def test_the_log_is_read_and_drawn(run: Path, tmp_path: Path) -> None:
     panel = ("--what", "perplexity", "--by", "epochs", "--output", str(picture), "--csv", str(table))
     assert main(["analyse", "curves", str(run), *panel]) == 0
     assert (31, 119, 180) in Image.open(picture).convert("RGB").get_flattened_data()  # the first curve
-    rows = list(csv.DictReader(table.open()))
+    rows = list(csv.DictReader(table.read_text().splitlines()))
     assert len(rows) == 18
     weights = [float(row["depth/encoder/1/weight_1"]) for row in rows if row["depth/encoder/1/weight_1"]]
     assert len(weights) >= 6

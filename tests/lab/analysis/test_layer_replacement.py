@@ -1,5 +1,6 @@
 """A layer as a function, seen and replaced, in every kind of stack."""
 
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from ode_transformer.lab.analysis.layer_replacement import (
     linear_layer,
     negative_log_likelihood,
     replace_layer,
-    seen_layers,
+    see_layers,
 )
+from ode_transformer.lab.analysis.systems import run_hooked
 from ode_transformer.nn import LayerId
 
 BOTH = ("encoder", "decoder")
@@ -61,8 +63,7 @@ class Recording(nn.Module):
             if layer == layer_id:
                 self.given, self.made = torch.cat(inputs, dim=-1), torch.cat(outputs, dim=-1)
 
-        with seen_layers(model, see):
-            output(model)
+        run_hooked(model, [SAMPLE], see_layers, see)
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
         assert torch.equal(given, self.given)
@@ -120,26 +121,26 @@ def test_a_linear_layer_is_recovered_exactly(kind: str, layer_id: LayerId) -> No
     model = model_of(KINDS[kind])
     make_affine(model, layer_id)
     expected = output(model)
-    fit = layer_sums(model, [INPUT], [layer_id])[layer_id].fit()
+    fit = layer_sums(model, [SAMPLE], [layer_id])[layer_id].fit()
     assert fit.r_squared == pytest.approx(1, abs=1e-10)
     torch.testing.assert_close(fit.weight, torch.eye(16, dtype=torch.float64), atol=1e-6, rtol=0)
     with replace_layer(model, layer_id, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
         torch.testing.assert_close(output(model), expected)
     other = LayerId(layer_id.stack, layer_id.number % 3 + 1)
-    assert layer_sums(model, [INPUT], [other])[other].fit().r_squared < 0.9999
+    assert layer_sums(model, [SAMPLE], [other])[other].fit().r_squared < 0.9999
 
 
 def test_cells_of_a_grid_are_positions() -> None:
     """A joint layer's fit counts real cells, also of a batch that --max-joint-cells would divide."""
     model = small_model(arch="reformer", encoder_layers=2, max_joint_cells=30)
     layer_id = LayerId("decoder", 1)
-    sums = layer_sums(model, [INPUT], [layer_id, LayerId("encoder", 1)])
+    sums = layer_sums(model, [SAMPLE], [layer_id, LayerId("encoder", 1)])
     cells = sum(s * t for s, t in zip([9, 6, 7, 8], [8, 9, 5, 9], strict=True))
     assert sums[layer_id].fit().positions == cells
     assert sums[LayerId("encoder", 1)].fit().positions == 9 + 6 + 7 + 8
     fit = sums[layer_id].fit()
     with replace_layer(model, layer_id, linear_layer(fit.weight, fit.bias, next(model.parameters()))):
-        again = layer_sums(model, [INPUT], [layer_id])[layer_id].fit()
+        again = layer_sums(model, [SAMPLE], [layer_id])[layer_id].fit()
     assert again.r_squared == pytest.approx(1, abs=1e-9)
 
 
@@ -147,8 +148,8 @@ def test_cells_of_a_grid_are_positions() -> None:
 def test_likelihood_trains_w_and_b_alone_and_gets_better(layer_id: LayerId) -> None:
     model = model_of(KINDS["gate"])
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    start = layer_sums(model, [INPUT], [layer_id])[layer_id].fit()
-    trained = distil(model, layer_id, start, lambda update: SAMPLE, updates=30, lr=1e-2, padding_idx=PAD)
+    start = layer_sums(model, [SAMPLE], [layer_id])[layer_id].fit()
+    trained = distil(model, layer_id, start, repeat(SAMPLE), updates=30, lr=1e-2, padding_idx=PAD)
     losses = []
     for fit in (start, trained):
         function = linear_layer(fit.weight, fit.bias, next(model.parameters()))

@@ -9,10 +9,11 @@ from models_for_tests import batch, perturb, small_model, teacher_forced
 from reported_runs import make_language_run
 
 from ode_transformer.cli import main
+from ode_transformer.lab.analysis.curves import systems_of
 from ode_transformer.lab.analysis.depth.coefficients import stage_weights
 from ode_transformer.lab.analysis.examples import SystemOutputs
 from ode_transformer.lab.analysis.one_sentence import word_weights
-from ode_transformer.lab.pages.runs import read_folder, read_runs, systems_of
+from ode_transformer.lab.pages.runs import read_folder, read_runs
 from ode_transformer.lab.pages.sentences import (
     chosen_numbers,
     compared_sentences,
@@ -81,7 +82,7 @@ def test_weights_by_word_of_several_steps_are_their_mean() -> None:
     model = perturb(small_model(arch="ode_transformer_rk2", ode_steps=2))
     source, target = batch([7]), teacher_forced(batch([5]))
     texts = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": target}
-    found = {entry.block: entry.weights for entry in word_weights(model, {"net_input": texts}, only_varying=False)}
+    found = word_weights(model, {"net_input": texts}, only_varying=False)
     assert [weights.shape for weights in found.values()] == [(2, 7)] * len(found)
     for row in stage_weights(model, [{"net_input": texts}]):
         assert found[row.block].mean(dim=1).tolist() == pytest.approx(row.mean)

@@ -22,7 +22,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
 from torch import Tensor
 
-from ode_transformer.lab.analysis.layer_replacement import seen_layers
+from ode_transformer.lab.analysis.layer_replacement import see_layers
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe, recipe_names
@@ -36,6 +36,7 @@ from ode_transformer.lab.recipes.recipe import (
     read_recipe,
 )
 from ode_transformer.models import fairseq_parser
+from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.models.model_from_options import build_from_options, model_flags, numbered_dictionary
 from ode_transformer.support import commands
 
@@ -184,7 +185,8 @@ def largest_state(arch: str, flags: frozenset[tuple[str, FlagValue]]) -> float:
         def see(layer: object, inputs: Sequence[Tensor], outputs: Sequence[Tensor], padding: object) -> None:
             numbers.extend(float(state.abs().max()) for state in (*inputs, *outputs))
 
-        with torch.no_grad(), seen_layers(model, see):
+        handles = [handle for each in depth_stacks(model).values() for handle in see_layers(each, see)]
+        with torch.no_grad(), removed_afterwards(handles):
             getattr(model, stack)(torch.arange(4, 24).view(1, 20), None)
         largest[key] = max(numbers)
     return largest[key]

@@ -13,15 +13,15 @@ Attention couples positions, so that a batch is one system of equations. y_0 com
 the layers below, so that their errors do not add up.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.systems import run_hooked
-from ode_transformer.models.layer_hooks import SeeStep, depth_stacks, see_steps
+from ode_transformer.lab.analysis.systems import measure_positions
+from ode_transformer.models.layer_hooks import depth_stacks, see_steps
 from ode_transformer.nn import BlockId, DepthChoice
 from ode_transformer.numerics import ButcherTableau, Recurrence, VectorField, runge_kutta_steps, solve_to_tolerance
 from ode_transformer.support.errors import UserError
@@ -53,48 +53,28 @@ class Method(NamedTuple):
     steps: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class BlockErrors:
-    """Errors of one block, as sums over positions.
+    """Errors of one block, means over positions.
 
-    :param distance: Σ ‖y(1) − y_0‖
+    :param distance: ‖y(1) − y_0‖
     :param steps: largest number of steps that a solution took
-    :param bound: Σ of bounds of the solution's relative error, see :class:`ode_transformer.numerics.Reference`
-    :param sums: sums of the relative and the absolute errors of each method, [2]
+    :param bound: upper bound of the solution's own relative error, see :class:`ode_transformer.numerics.Reference`
+    :param errors: relative and absolute error of each method, the model's own step first
     """
 
     stack: str
     block: str
-    positions: int = 0
-    distance: float = 0.0
-    steps: int = 0
-    bound: float = 0.0
-    sums: dict[Method, Tensor] = field(default_factory=dict)
-
-    def add(self, errors: Mapping[Method, Tensor], distances: Tensor, steps: int, bound: float) -> None:
-        """Add the positions of one batch.
-
-        :param errors: ‖y_1 − y(1)‖ of each method, [P]
-        :param distances: ‖y(1) − y_0‖, [P]
-        :param bound: bound of the mean relative error of y(1)
-        """
-        self.positions += len(distances)
-        self.distance += float(distances.sum())
-        self.steps = max(self.steps, steps)
-        self.bound += bound * len(distances)
-        for method, absolute in errors.items():
-            sums = torch.stack([relative_errors(absolute, distances).sum(), absolute.sum()])
-            self.sums[method] = self.sums.get(method, torch.zeros_like(sums)) + sums
-
-    def mean(self, method: Method) -> tuple[float, float]:
-        """Return the mean relative and the mean absolute error."""
-        relative, absolute = (self.sums[method] / self.positions).tolist()
-        return relative, absolute
+    positions: int
+    distance: float
+    steps: int
+    bound: float
+    errors: dict[Method, tuple[float, float]]
 
     @property
-    def reference_bound(self) -> float:
-        """Bound of the relative error of the solution itself."""
-        return self.bound / self.positions
+    def trained(self) -> Method:
+        """The model's own step."""
+        return next(iter(self.errors))
 
 
 def relative_errors(errors: Tensor, distances: Tensor) -> Tensor:
@@ -117,24 +97,16 @@ def refusals(model: Any) -> dict[str, str | None]:
     return {name: refusal(stack.choice) for name, stack in depth_stacks(model).items()}
 
 
-def blocks_with_flows(model: Any) -> dict[BlockId, DepthChoice]:
-    """Return the blocks of all stacks that have flows, in the order of their depth, each with its stack's choice."""
+def measure_flows(
+    model: Any, samples: Iterable[Mapping[str, Any]], measure: Callable[..., Iterable[Tensor]]
+) -> dict[BlockId, Tensor]:
+    """Measure the blocks that have flows, in the order of their depth, see ``measure_positions`` and ``see_steps``."""
     reasons = refusals(model)
     if None not in reasons.values():
         raise UserError("nothing to measure: " + ", ".join(f"{stack}: {reason}" for stack, reason in reasons.items()))
-    return {
-        block: stack.choice
-        for name, stack in depth_stacks(model).items()
-        if reasons[name] is None
-        for block in stack.stepped_blocks
-    }
-
-
-def run_steps(model: Any, see: SeeStep, samples: Iterable[Mapping[str, Any]]) -> None:
-    """Run batches through a model and call ``see`` with each step of the blocks that have flows, see ``see_steps``."""
-    stacks, reasons = depth_stacks(model), refusals(model)
-    handles = [h for name, stack in stacks.items() if reasons[name] is None for h in see_steps(stack, see)]
-    run_hooked(model, handles, samples)
+    return measure_positions(
+        model, samples, lambda stack, see: () if reasons[stack.stack] else see_steps(stack, see), measure
+    )
 
 
 def block_errors(
@@ -152,27 +124,25 @@ def block_errors(
     :param tolerance: mean relative error of the solution at most
     :param max_steps: steps that the solution may take
     """
-    own_steps = {block: choice.steps for block, choice in blocks_with_flows(model).items()}
-    measured = {block: BlockErrors(block.stack, str(block)) for block in own_steps}
 
-    def see(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
-        assert padding is not None
-        real = padding.logical_not()
-
-        def lengths(difference: Tensor) -> Tensor:
-            return difference[real].norm(dim=-1)
-
+    def measure(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor) -> list[Tensor]:
         def distance(approximate: Tensor, better: Tensor) -> float:
-            return float(relative_errors(lengths(approximate - better), lengths(better - y)).mean())
+            errors = relative_errors((approximate - better).norm(dim=-1), (better - y).norm(dim=-1))
+            return float(errors[padding.logical_not()].mean())
 
         solution = solve_to_tolerance(field, y, tolerance, distance=distance, max_steps=max_steps)
-        ends = {Method(TRAINED, own_steps[block]): next_y} | {
-            Method(name, count): runge_kutta_steps(field, y, tableau, count)
-            for name, tableau in tableaus.items()
-            for count in steps
-        }
-        errors = {method: lengths(end - solution.y) for method, end in ends.items()}
-        measured[block].add(errors, lengths(solution.y - y), solution.steps, solution.bound)
+        ends = [next_y, *(runge_kutta_steps(field, y, tableau, n) for tableau in tableaus.values() for n in steps)]
+        about_solution = [y.new_tensor(float(number)) for number in (solution.steps, solution.bound)]
+        return [*about_solution, *((solution.y - other).norm(dim=-1) for other in (y, *ends))]
 
-    run_steps(model, see, samples)
-    return list(measured.values())
+    result = []
+    for block, (used_steps, bounds, distances, *errors) in measure_flows(model, samples, measure).items():
+        trained = Method(TRAINED, depth_stacks(model)[block.stack].choice.steps)
+        methods = [trained, *(Method(name, count) for name in tableaus for count in steps)]
+        means = {
+            method: (float(relative_errors(absolute, distances).mean()), float(absolute.mean()))
+            for method, absolute in zip(methods, errors, strict=True)
+        }
+        numbers = len(distances), float(distances.mean()), int(used_steps.max()), float(bounds.mean())
+        result.append(BlockErrors(block.stack, str(block), *numbers, means))
+    return result

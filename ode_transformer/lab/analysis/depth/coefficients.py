@@ -6,7 +6,6 @@ of the schemes with momentum.
 """
 
 import argparse
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.systems import measured_models, run_hooked
+from ode_transformer.lab.analysis.systems import measure_positions, measured_models
 from ode_transformer.models.layer_hooks import depth_stacks, see_stage_weights
 from ode_transformer.nn import BlockId
 from ode_transformer.numerics import Weight
@@ -34,20 +33,14 @@ class StageWeights:
     deviation: tuple[float, ...]
 
 
-def recorded_weights(model: Any, samples: Iterable[Mapping[str, Any]]) -> dict[BlockId, list[Tensor]]:
-    """Run batches; return the stage weights of each step of a block at positions without padding, [stages, N]."""
-    recorded: dict[BlockId, list[Tensor]] = defaultdict(list)
+def recorded_weights(model: Any, samples: Iterable[Mapping[str, Any]]) -> dict[BlockId, Tensor]:
+    """Run batches; return the stage weights in all steps of a block at positions without padding, [stages, N]."""
 
-    def see(block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
-        assert padding is not None
-        real = padding.logical_not().cpu()
-        rows = [torch.as_tensor(weight).float().cpu() for weight in weights]
-        rows = [row.squeeze(-1) if row.dim() > 1 else row for row in rows]
-        recorded[block].append(torch.stack([row.expand(real.shape)[real] for row in rows]))
+    def measure(block: BlockId, weights: Sequence[Weight], padding: Tensor) -> list[Tensor]:
+        rows = [torch.as_tensor(weight).float() for weight in weights]
+        return [row.squeeze(-1) if row.dim() > 1 else row for row in rows]
 
-    stacks = depth_stacks(model).values()
-    run_hooked(model, [handle for stack in stacks for handle in see_stage_weights(stack, see)], samples)
-    return recorded
+    return measure_positions(model, samples, see_stage_weights, measure)
 
 
 @torch.no_grad()
@@ -63,8 +56,7 @@ def stage_weights(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stag
             own_rows = torch.stack(of_scheme) if of_scheme else torch.empty(0, 1)
             rows = {str(block): own_rows}
             if block in recorded:
-                of_stages = torch.cat(recorded[block], dim=1)
-                rows = {str(block): of_stages, f"{block}, earlier layers": own_rows}
+                rows = {str(block): recorded[block], f"{block}, earlier layers": own_rows}
             for name, weights in rows.items():
                 if len(weights):
                     mean, deviation = weights.mean(dim=1), weights.std(dim=1, correction=0)

@@ -10,47 +10,20 @@ states, a step starts elsewhere than the one before it ended. For a picture, sta
 the sentence and projected on the plane in which all of them differ most (PCA).
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED, recording
-from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_steps
 from ode_transformer.nn import BlockId
-from ode_transformer.numerics import ButcherTableau, RungeKutta, VectorField, runge_kutta_steps
+from ode_transformer.numerics import ButcherTableau, VectorField, runge_kutta_steps
 
-
-@dataclass(frozen=True)
-class PathStep:
-    """The step over one block, averaged over positions.
-
-    :param points: points at which the scheme evaluated F, the start of the step first, [stages, C]
-    :param end: end of the step, [C]
-    """
-
-    points: Tensor
-    end: Tensor
-
-
-DepthPath = tuple[PathStep, ...]
-
-
-@contextmanager
-def _stepped_by(stack: DepthStack, tableau: ButcherTableau | None) -> Iterator[None]:
-    """Let a stack step by another scheme within the block; None for the trained one."""
-    owner = stack.history or stack
-    trained = owner.scheme
-    if tableau is not None:
-        owner.scheme = RungeKutta(tableau, steps=stack.choice.steps, step_size=stack.choice.step_size)
-    try:
-        yield
-    finally:
-        owner.scheme = trained
+# The step over each block: the points at which the scheme evaluated F, from the start of the step on, and its end, as
+# means over the positions, [stages + 1, C]
+DepthPath = list[Tensor]
 
 
 @torch.no_grad()
@@ -66,52 +39,34 @@ def depth_paths(
     module = depth_stacks(model)[stack]
 
     def path_under(tableau: ButcherTableau | None) -> DepthPath:
-        path: list[PathStep] = []
+        path: DepthPath = []
 
-        def keep(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
+        def step(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> Tensor:
             evaluate, points, _ = recording(field)
             if tableau is None:
                 points.append(y)
             else:
-                runge_kutta_steps(evaluate, y, tableau, module.choice.steps)
-            means = torch.stack([point.float().flatten(0, -2).mean(dim=0).cpu() for point in (*points, next_y)])
-            path.append(PathStep(means[:-1], means[-1]))
+                next_y = runge_kutta_steps(evaluate, y, tableau, module.choice.steps)
+            path.append(torch.stack([point.float().flatten(0, -2).mean(dim=0).cpu() for point in (*points, next_y)]))
+            return next_y
 
-        with _stepped_by(module, tableau), removed_afterwards(see_steps(module, keep)):
+        with removed_afterwards(see_steps(module, step)):
             model(**sample["net_input"])
-        return tuple(path)
+        return path
 
     return {name: path_under(tableau) for name, tableau in {TRAINED: None, **tableaus}.items()}
 
 
-@dataclass(frozen=True)
-class Plane:
-    """The plane through the mean of some points in which they differ most.
-
-    :param mean: [C]
-    :param axes: orthonormal, [C, 2]
-    :param fractions: of the points' variance along each axis
-    """
-
-    mean: Tensor
-    axes: Tensor
-    fractions: tuple[float, float]
-
-    def project(self, points: Tensor) -> Tensor:
-        """Return the coordinates of points, [P, C] -> [P, 2]."""
-        return (points - self.mean) @ self.axes
-
-
-def principal_plane(points: Tensor) -> Plane:
-    """Return the plane of the first two principal components.
+def principal_coordinates(points: Tensor) -> tuple[Tensor, list[float]]:
+    """Return the coordinates of points in the plane in which they differ most, [P, 2], and each axis' part of that.
 
     :param points: [P, C], at least two of each
+    :return: also the fractions of the points' variance along the first and the second axis
     """
-    mean = points.mean(dim=0)
-    _, values, rows = torch.linalg.svd(points - mean, full_matrices=False)
+    centred = points - points.mean(dim=0)
+    _, values, rows = torch.linalg.svd(centred, full_matrices=False)
     axes = rows[:2]
     largest = axes.abs().argmax(dim=1, keepdim=True)
     axes = axes * axes.gather(1, largest).sign()  # the sign of a component is arbitrary
     total = float(values.square().sum()) or 1.0
-    first, second = (float(value) ** 2 / total for value in values[:2])
-    return Plane(mean, axes.T, (first, second))
+    return centred @ axes.T, [float(value) ** 2 / total for value in values[:2]]

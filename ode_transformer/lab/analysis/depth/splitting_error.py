@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from ode_transformer.lab.analysis.plots import check_outputs, new_figure, save_figure
+from ode_transformer.lab.analysis.plots import check_outputs, saved_panel
 from ode_transformer.numerics import SPLITTINGS, Flow, Splitting, solve_to_tolerance, split_step
 
 A = torch.tensor([[-0.3, 1.0, 0.2], [-0.8, 0.1, 0.5], [0.4, -0.6, -0.2]], dtype=torch.float64)
@@ -42,19 +42,16 @@ def slope(splitting: Splitting, flows: Mapping[str, Flow]) -> float:
 
 def plot(path: Path) -> None:
     """Plot the local error against the step size, for both splittings and both kinds of flow."""
-    figure = new_figure(6, 4)
-    axes = figure.subplots()
-    for colour, (name, splitting) in enumerate(SPLITTINGS.items()):
-        for kind, flows in FLOWS.items():
-            errors = [local_error(splitting, flows, h) for h in STEP_SIZES]
-            label = f"{name}, {kind} flows: slope {slope(splitting, flows):.2f}"
-            style = "-o" if kind == "exact" else "--x"
-            axes.loglog(STEP_SIZES, errors, style, color=f"C{colour}", label=label, base=2)
-    axes.set_xlabel("step size γ")
-    axes.set_ylabel("local error of one step")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    save_figure(figure, path)
+    with saved_panel(path, 6, 4) as axes:
+        for colour, (name, splitting) in enumerate(SPLITTINGS.items()):
+            for kind, flows in FLOWS.items():
+                errors = [local_error(splitting, flows, h) for h in STEP_SIZES]
+                label = f"{name}, {kind} flows: slope {slope(splitting, flows):.2f}"
+                style = "-o" if kind == "exact" else "--x"
+                axes.loglog(STEP_SIZES, errors, style, color=f"C{colour}", label=label, base=2)
+        axes.set(xlabel="step size γ", ylabel="local error of one step")
+        axes.grid(alpha=0.3)
+        axes.legend()
 
 
 def run(args: argparse.Namespace) -> int:

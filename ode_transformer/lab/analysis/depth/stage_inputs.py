@@ -9,20 +9,18 @@ its length. If ‖z_i − y‖ is many times ‖y‖, a stage sees what the stag
 """
 
 import argparse
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from ode_transformer.lab.analysis import systems
-from ode_transformer.lab.analysis.depth.block_flows import blocks_with_flows, recording, run_steps
+from ode_transformer.lab.analysis.depth.block_flows import measure_flows, recording
+from ode_transformer.lab.analysis.plots import write_csv
+from ode_transformer.models.layer_hooks import depth_stacks
 from ode_transformer.nn import BlockId
 from ode_transformer.numerics import VectorField, get_tableau, runge_kutta_steps
-from ode_transformer.support.files import write_text
-from ode_transformer.support.tables import csv_text
 
 
 class StageInput(NamedTuple):
@@ -43,30 +41,24 @@ class StageInput(NamedTuple):
 
 def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[StageInput]:
     """Measure the stages of all blocks that have an F, in the order of their depth."""
-    choices = blocks_with_flows(model)
-    sums: dict[BlockId, Tensor] = {}
-    positions: dict[BlockId, int] = defaultdict(int)
+    stacks = depth_stacks(model)
 
-    def see(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor | None) -> None:
-        assert padding is not None
+    def measure(block: BlockId, field: VectorField, y: Tensor, next_y: Tensor, padding: Tensor) -> list[Tensor]:
         evaluate, points, increments = recording(field)
-        choice, real = choices[block], padding.logical_not()
+        choice = stacks[block.stack].choice
         runge_kutta_steps(evaluate, y, get_tableau(choice.scheme), 1, 1 / choice.steps)
-        start, first = y[real].float(), increments[0][real].float()
-        length = start.norm(dim=-1)
-        rows = []
+        start, first, rows = y.float(), increments[0].float(), []
         for point, increment in zip(points, increments, strict=True):
-            moved, added = point[real].float() - start, increment[real].float()
-            numbers = moved.norm(dim=-1) / length, added.norm(dim=-1) / length, cosine_similarity(added, first, dim=-1)
-            rows.append(torch.stack([number.double().sum() for number in numbers]))
-        sums[block] = sums.get(block, 0) + torch.stack(rows)
-        positions[block] += len(start)
+            lengths = [
+                vector.float().norm(dim=-1) / start.norm(dim=-1) for vector in (point.float() - start, increment)
+            ]
+            rows += [*lengths, cosine_similarity(increment.float(), first, dim=-1)]
+        return rows
 
-    run_steps(model, see, samples)
     return [
-        StageInput(str(block), stage, *row)
-        for block, of_block in sums.items()
-        for stage, row in enumerate((of_block / positions[block]).tolist(), 1)
+        StageInput(str(block), stage, *means)
+        for block, rows in measure_flows(model, samples, measure).items()
+        for stage, means in enumerate(rows.double().mean(dim=1).view(-1, 3).tolist(), 1)
     ]
 
 
@@ -87,6 +79,5 @@ def run(args: argparse.Namespace) -> int:
         stages = stage_inputs(system.model, system.samples)
         print("\n".join([f"{system.name}:", *table(stages)]), flush=True)
         rows += [[system.name, *stage] for stage in stages]
-    if args.csv is not None:
-        write_text(args.csv, csv_text(rows))
+    write_csv(args.csv, rows)
     return 0

@@ -5,7 +5,7 @@ import torch
 from models_for_tests import batch, small_model, teacher_forced
 
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED
-from ode_transformer.lab.analysis.depth.depth_paths import depth_paths, principal_plane
+from ode_transformer.lab.analysis.depth.depth_paths import depth_paths, principal_coordinates
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms
 from ode_transformer.numerics import get_tableau
 
@@ -25,22 +25,20 @@ def test_a_models_own_scheme_walks_its_own_path(scheme: str, history: str) -> No
     before = model(**sample([5])["net_input"])[0]
     paths = depth_paths(model, "encoder", sample([5]), TABLEAUS)
     for step, own in zip(paths[scheme], paths[TRAINED], strict=True):
-        torch.testing.assert_close(step.end, own.end)
-        torch.testing.assert_close(step.points[0], own.points[0])
-    assert [len(step.points) for step in paths["rk4"]] == [4, 4]
+        torch.testing.assert_close(step[[0, -1]], own)
+    assert [len(step) for step in paths["rk4"]] == [5, 5]  # the points of four stages and the end
     other = "rk4" if scheme == "euler" else "euler"
-    assert (paths[other][-1].end - paths[TRAINED][-1].end).norm() > 1e-4
-    starts_where_it_ended = torch.allclose(paths["euler"][1].points[0], paths["euler"][0].end)
+    assert (paths[other][-1][-1] - paths[TRAINED][-1][-1]).norm() > 1e-4
+    starts_where_it_ended = torch.allclose(paths["euler"][1][0], paths["euler"][0][-1])
     assert starts_where_it_ended == (history == "none")
     assert torch.equal(model(**sample([5])["net_input"])[0], before)  # the scheme is the trained one again
 
 
 def test_the_plane_keeps_what_differs_most() -> None:
     corners = torch.tensor([[3.0, 0, 0, 5], [-3, 0, 0, 5], [0, 1, 0, 5], [0, -1, 0, 5]])
-    plane = principal_plane(corners)
-    torch.testing.assert_close(plane.axes.T @ plane.axes, torch.eye(2))
-    torch.testing.assert_close(plane.project(corners), corners[:, :2])
-    assert plane.fractions == pytest.approx((0.9, 0.1))
+    points, fractions = principal_coordinates(corners)
+    torch.testing.assert_close(points, corners[:, :2])
+    assert fractions == pytest.approx([0.9, 0.1])
 
 
 def test_activation_norms_leave_padding_out() -> None:
