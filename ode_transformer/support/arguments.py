@@ -2,8 +2,11 @@
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from ode_transformer.support.errors import UserError, shorten
 from ode_transformer.support.subword_models import SUBWORD_MODELS
@@ -14,6 +17,9 @@ BEAM, LENGTH_PENALTY = 5, 1.0  # of a search, unless the user chooses
 MAX_LENGTH = (2.0, 50)
 MAX_WORDS = 200  # b alone, as fairseq's
 BPE_FORMATS = ("sentencepiece", "subword_nmt", "wordpiece", "_EOW", "@@ ", "none")
+
+Number = TypeVar("Number", int, float)
+Condition = Callable[[Number], bool]
 
 
 def flag_name(option: str) -> str:
@@ -30,14 +36,28 @@ def option_names(parser: argparse.ArgumentParser) -> list[str]:
     return names
 
 
-def positive_int(text: str) -> int:
-    """Parse a whole number from 1 on."""
-    return int(_number(text, int, lambda value: value >= 1, "a whole number from 1 on"))
+def _number(
+    kind: Callable[[str], Number], is_allowed: Callable[[Number], bool], allowed: str
+) -> Callable[[str], Number]:
+    """Return the type of an argument that is a number, for ``argparse``.
+
+    :param allowed: names the allowed numbers in the error for others
+    """
+
+    def parse(text: str) -> Number:
+        with suppress(ValueError):
+            if is_allowed(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not {allowed}")
+
+    return parse
 
 
-def non_negative_int(text: str) -> int:
-    """Parse a whole number from 0 on."""
-    return int(_number(text, int, lambda value: value >= 0, "a whole number from 0 on"))
+positive_int = _number(int, lambda value: value >= 1, "a whole number from 1 on")
+non_negative_int = _number(int, lambda value: value >= 0, "a whole number from 0 on")
+positive_float = _number(float, lambda value: 0 < value < math.inf, "a positive number")
+finite_float = _number(float, math.isfinite, "a number")
+probability = _number(float, lambda value: 0 <= value < 1, "a probability in [0, 1)")
 
 
 def whole_numbers(text: str) -> tuple[int, ...]:
@@ -85,72 +105,34 @@ def system_names(systems: Sequence[tuple[str, Path]]) -> list[str]:
         telling = [folder for folder in folders if folder not in ("/", "model", "checkpoints")]
         default_names = [telling[-1] if telling else parts[0][-1]] * len(parts)
     else:
-        common = min(map(len, parts))
-        first = next((n for n in range(common) if len({p[n] for p in parts}) > 1), common)
-        last = next((n for n in range(1, common - first) if len({p[-n] for p in parts}) > 1), common - first)
-        default_names = ["/".join(p[first : len(p) - last + 1]) or p[-1] for p in parts]
+        first = len(os.path.commonprefix(parts))
+        last = len(os.path.commonprefix([p[first + 1 :][::-1] for p in parts]))
+        default_names = ["/".join(p[first : len(p) - last]) or p[-1] for p in parts]
     return [name or default for (name, _), default in zip(systems, default_names, strict=True)]
-
-
-def positive_float(text: str) -> float:
-    """Parse a finite number above 0."""
-    return _number(text, float, lambda value: 0 < value < math.inf, "a positive number")
-
-
-def finite_float(text: str) -> float:
-    """Parse a finite number."""
-    return _number(text, float, math.isfinite, "a number")
-
-
-def probability(text: str) -> float:
-    """Parse a number in [0, 1)."""
-    return _number(text, float, lambda value: 0 <= value < 1, "a probability in [0, 1)")
-
-
-def _number(text: str, kind: type, is_allowed: Callable[[float], bool], allowed: str) -> float:
-    try:
-        if is_allowed(value := kind(text)):
-            return value
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not {allowed}")
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a command that decodes a split of a binarised data set."""
-    parser.add_argument(
-        "--remove-bpe",
-        nargs="?",
-        const="@@ ",
-        choices=BPE_FORMATS,
-        help="how pieces are joined to words, as in fairseq-generate; none: not at all (default: by the marks of the "
-        "pieces in the target dictionary)",
+    pieces = (
+        "how pieces are joined to words, as in fairseq-generate; none: not at all (default: by the marks of the pieces "
+        "in the target dictionary)"
     )
+    parser.add_argument("--remove-bpe", nargs="?", const="@@ ", choices=BPE_FORMATS, help=pieces)
     add_beam_arguments(parser)
     add_language_arguments(parser)
 
 
 def add_beam_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a beam search and of where it runs."""
-    parser.add_argument("--beam", type=positive_int, default=BEAM, help="beam size (default: %(default)s)")
-    parser.add_argument(
-        "--lenpen",
-        type=finite_float,
-        default=LENGTH_PENALTY,
-        help="length penalty; above 1 favours long outputs (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--max-len-a",
-        type=finite_float,
-        metavar="A",
-        help="an output has at most A · n + B tokens for a source of n (default: {:g} and {}; only one of them "
-        "given: 0 and {})".format(*MAX_LENGTH, MAX_WORDS),
-    )
-    parser.add_argument("--max-len-b", type=positive_int, metavar="B", help="see --max-len-a")
-    parser.add_argument(
-        "--batch-size", type=positive_int, default=32, help="sentences of a batch (default: %(default)s)"
-    )
-    parser.add_argument("--cpu", action="store_true", help="use no GPU")
+    add, penalty = parser.add_argument, "length penalty; above 1 favours long outputs (default: %(default)g)"
+    add("--beam", type=positive_int, default=BEAM, help="beam size (default: %(default)s)")
+    add("--lenpen", type=finite_float, default=LENGTH_PENALTY, help=penalty)
+    limit = "an output has at most A · n + B tokens for a source of n"
+    defaults = "(default: {:g} and {}; only one of them given: 0 and {})".format(*MAX_LENGTH, MAX_WORDS)
+    add("--max-len-a", type=finite_float, metavar="A", help=f"{limit} {defaults}")
+    add("--max-len-b", type=positive_int, metavar="B", help="see --max-len-a")
+    add("--batch-size", type=positive_int, default=32, help="sentences of a batch (default: %(default)s)")
+    add("--cpu", action="store_true", help="use no GPU")
 
 
 def length_limit(a: float | None, b: int | None) -> tuple[float, int]:

@@ -63,7 +63,7 @@ def print_command(command: Sequence[str | Path], log: Path | None = None, append
     """
     command, arrow = with_user_dir(command), ">>" if append else ">"
     shown_command = shlex.join(map(str, command)) + (f" {arrow} {shlex.quote(str(log))} 2>&1" if log else "")
-    command_log = console.command_log()
+    command_log = console.COMMAND_LOG.get()
     if command_log is None:
         print(f"\n+ {shown_command}", flush=True)
         return

@@ -18,7 +18,7 @@ SILENCE = 15.0  # seconds after which a command that prints nothing is said to w
 printed = 0  # texts so far
 
 # File of the whole commands while the output is compact; None otherwise.
-_COMMAND_LOG: ContextVar[Path | None] = ContextVar("command log", default=None)
+COMMAND_LOG: ContextVar[Path | None] = ContextVar("command log", default=None)
 
 
 @contextmanager
@@ -27,21 +27,16 @@ def compact_output(command_log: Path) -> Iterator[None]:
 
     :param command_log: file to which the whole commands are appended
     """
-    token = _COMMAND_LOG.set(command_log)
+    token = COMMAND_LOG.set(command_log)
     try:
         yield
     finally:
-        _COMMAND_LOG.reset(token)
-
-
-def command_log() -> Path | None:
-    """Return the file of the whole commands if the output is compact, else None."""
-    return _COMMAND_LOG.get()
+        COMMAND_LOG.reset(token)
 
 
 def print_heading(line: str) -> None:
     """Print the heading of a job to standard output."""
-    print(f"== {line}" if command_log() else f"\n== {line}", flush=True)
+    print(f"== {line}" if COMMAND_LOG.get() else f"\n== {line}", flush=True)
 
 
 def print_text(text: object, end: str = "\n", file: TextIO | None = None) -> None:

@@ -108,9 +108,13 @@ def content_digest(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+def _digests(folder: Path) -> dict[str, str]:
+    return {path.name: file_digest(path) for path in sorted(folder.iterdir()) if path.name != DIGESTS}
+
+
 def write_digests(folder: Path) -> None:
     """Write the digests of a folder's files into a further one, as sha256sum does."""
-    lines = [f"{file_digest(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
+    lines = [f"{digest}  {name}\n" for name, digest in _digests(folder).items()]
     (folder / DIGESTS).write_text("".join(lines), encoding="utf-8")
 
 
@@ -124,41 +128,31 @@ def check_digests(folder: Path) -> None:
     if not (folder / DIGESTS).is_file():
         raise UserError(f"{folder}: has no {DIGESTS}, so it is no complete folder of this version's export")
     lines = (folder / DIGESTS).read_text(encoding="utf-8").splitlines()
-    digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    for name in sorted({*digests, *(path.name for path in folder.iterdir())} - {DIGESTS}):
-        path = folder / name
-        if not path.is_file() or file_digest(path) != digests.get(name):
-            raise UserError(f"{path}: not a file that was exported, as {DIGESTS} says; export the model again")
+    expected = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    if changed := sorted({name for name, _ in expected.items() ^ _digests(folder).items()}):
+        advice = f"not a file that was exported, as {DIGESTS} says; export the model again"
+        raise UserError(f"{folder / changed[0]}: {advice}")
 
 
 def write_files(directory: Path, files: dict[str, str], last: str) -> None:
-    """Write several texts; if that fails, ``directory`` has no file called ``last``."""
-    with _staging_folder(directory / last) as staging:
-        for name, text in files.items():
-            (staging / name).write_text(text, encoding="utf-8", newline="\n")
-        (directory / last).unlink(missing_ok=True)
-        for name in sorted(files, key=lambda name: name == last):
-            os.replace(staging / name, directory / name)
+    """Write several texts; until all are written, ``directory`` has no file called ``last``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / last).unlink(missing_ok=True)
+    for name in sorted(files, key=lambda name: name == last):
+        write_text(directory / name, files[name])
 
 
 @contextmanager
 def atomic_directory(directory: Path) -> Iterator[Path]:
     """Create a folder for writing that replaces ``directory`` when the block ends without an error."""
-    with _staging_folder(directory) as staging:
-        yield staging
-        shutil.rmtree(directory, ignore_errors=True)
-        os.replace(staging, directory)
-
-
-@contextmanager
-def _staging_folder(target: Path) -> Iterator[Path]:
-    """Create an empty folder beside ``target`` for the block."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = temporary_path(target)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    staging = temporary_path(directory)
     shutil.rmtree(staging, ignore_errors=True)  # of a killed process that had this one's number
     staging.mkdir()
     try:
         yield staging
+        shutil.rmtree(directory, ignore_errors=True)
+        os.replace(staging, directory)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

@@ -34,10 +34,7 @@ def map_chunks(
     with Parallel(n_jobs=workers) as pool:
         # A limited number of chunks at a time: the text may be larger than memory.
         while wave := list(islice(chunks, CHUNKS_PER_WORKER * workers)):
-            for size, results in pool(delayed(_apply_and_count)(function, chunk) for chunk in wave):
+            results_of_chunks = pool(delayed(function)(chunk) for chunk in wave)
+            for chunk, results in zip(wave, results_of_chunks, strict=True):
                 yield from results
-                meter.add(size)
-
-
-def _apply_and_count(function: Callable[[list[Item]], list[Result]], chunk: list[Item]) -> tuple[int, list[Result]]:
-    return len(chunk), function(chunk)
+                meter.add(len(chunk))

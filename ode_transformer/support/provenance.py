@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -43,9 +44,5 @@ def _git(*arguments: str) -> str:
 
 
 def _processor_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    name = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return name[1].strip() if name else platform.machine()

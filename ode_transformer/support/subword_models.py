@@ -12,10 +12,6 @@ from ode_transformer.support.errors import UserError
 SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 SUBWORD_NMT_FILE = "bpecodes"
 
-# Fractions above which marks are those of pieces: plain text has next to none of them.
-FRACTION_OF_SYMBOLS = 0.01
-FRACTION_OF_LINES = 0.1
-
 
 @dataclass(frozen=True)
 class SubwordModel:
@@ -24,16 +20,20 @@ class SubwordModel:
     :param fairseq_option: option of fairseq's ``--bpe`` that takes the file
     :param file_name: name under which fairseq's ``from_pretrained`` looks for the file beside a model
     :param other_names: pattern of the names that such a file often has
+    :param marks_piece: tells whether a symbol has the mark of these pieces
     """
 
     fairseq_option: str
     file_name: str
     other_names: str
+    marks_piece: Callable[[str], bool]
 
 
 SUBWORD_MODELS = {
-    "sentencepiece": SubwordModel("sentencepiece_model", SENTENCEPIECE_FILE, "*.model"),
-    "subword_nmt": SubwordModel("bpe_codes", SUBWORD_NMT_FILE, "*codes*"),
+    "sentencepiece": SubwordModel(
+        "sentencepiece_model", SENTENCEPIECE_FILE, "*.model", lambda symbol: symbol.startswith("▁")
+    ),
+    "subword_nmt": SubwordModel("bpe_codes", SUBWORD_NMT_FILE, "*codes*", lambda symbol: symbol.endswith("@@")),
 }
 
 
@@ -90,27 +90,19 @@ def files_beside_model(folder: Path) -> list[Path]:
     return [file for pattern in patterns for file in folder.glob(pattern)]
 
 
+def kind_of_pieces(texts: Sequence[str], fraction: float) -> str | None:
+    """Return the kind of subword model whose pieces more than a fraction of texts have; None for whole words."""
+    counts = {
+        kind: sum(any(map(model.marks_piece, text.split(" "))) for text in texts)
+        for kind, model in SUBWORD_MODELS.items()
+    }
+    kind = max(counts, key=lambda name: counts[name])
+    return kind if counts[kind] > fraction * len(texts) else None
+
+
 def kind_of_symbols(symbols: Sequence[str]) -> str | None:
     """Return the kind of subword model whose pieces a dictionary holds; None for whole words."""
-    marked = {
-        "sentencepiece": sum(symbol.startswith("▁") for symbol in symbols),
-        "subword_nmt": sum(symbol.endswith("@@") for symbol in symbols),
-    }
-    return _most_frequent(marked, FRACTION_OF_SYMBOLS * len(symbols))
-
-
-def kind_of_lines(lines: Sequence[str]) -> str | None:
-    """Return the kind of subword model whose pieces a text is made of; None for plain text."""
-    marked = {
-        "sentencepiece": sum(line.startswith("▁") for line in lines),
-        "subword_nmt": sum("@@ " in f"{line} " for line in lines),
-    }
-    return _most_frequent(marked, FRACTION_OF_LINES * len(lines))
-
-
-def _most_frequent(counts: dict[str, int], least: float) -> str | None:
-    kind = max(counts, key=lambda name: counts[name])
-    return kind if counts[kind] > least else None
+    return kind_of_pieces(symbols, 0.01)  # plain text has next to none of these marks
 
 
 def output_pieces(lines: Sequence[str], remove_bpe: str | None, name: str) -> str | None:
@@ -121,7 +113,7 @@ def output_pieces(lines: Sequence[str], remove_bpe: str | None, name: str) -> st
     """
     if remove_bpe is not None:
         return None if remove_bpe == "none" else remove_bpe
-    kind = kind_of_lines(lines)
+    kind = kind_of_pieces(lines, 0.1)
     if kind:
         print_progress(f"{name}: its pieces ({kind}) are joined to words; --remove-bpe none leaves them")
     return kind
@@ -149,6 +141,7 @@ class SubwordEncoder:
     """Divides lines into pieces and joins pieces to lines, with the methods of fairseq's encoders, without fairseq.
 
     :param kind: a key of ``SUBWORD_MODELS``
+    :ivar encode: returns the pieces of a line, divided by spaces
     """
 
     def __init__(self, kind: str, file: Path) -> None:
@@ -156,13 +149,9 @@ class SubwordEncoder:
         message = io.StringIO()
         try:
             with contextlib.redirect_stderr(message):  # subword_nmt prints its errors and exits
-                self._divide = _DIVIDERS[kind](file)
+                self.encode = _DIVIDERS[kind](file)
         except (RuntimeError, ValueError, SystemExit) as error:
             raise UserError(f"{file}: not a file of {kind}: {message.getvalue() or error}") from error
-
-    def encode(self, line: str) -> str:
-        """Return the pieces of a line, divided by spaces."""
-        return self._divide(line)
 
     def decode(self, pieces: str) -> str:
         """Return the line of some pieces."""
