@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from ode_transformer.lab.corpora.sources import Source, read_sources
+from ode_transformer.lab.corpora.download import Source, read_sources
 from ode_transformer.lab.glue import glue_command
 from ode_transformer.lab.glue.config import CONFIG, GlueConfig
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names

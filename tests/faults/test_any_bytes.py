@@ -20,8 +20,7 @@ import torch
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import error_message
-from ode_transformer.lab.corpora.raw_archives import open_texts
-from ode_transformer.lab.corpora.raw_text import PairLocation, read_pairs
+from ode_transformer.lab.corpora.raw_text import PairLocation, open_texts, read_pairs
 from ode_transformer.lab.metrics.m2_file import correct_tokens, read_m2
 from ode_transformer.lab.metrics.max_match import max_match
 from ode_transformer.lab.metrics.metric import Settings
@@ -97,7 +96,7 @@ def side_reader(kind: str) -> Callable[[Path], object]:
 
 def score_m2(path: Path) -> None:
     sentences = read_m2(path)
-    max_match([" ".join(correct_tokens(sentence)) for sentence in sentences], sentences)
+    max_match([" ".join(correct_tokens(sentence)[0]) for sentence in sentences], sentences)
 
 
 READERS: dict[str, tuple[Sequence[bytes], Callable[[Path], object]]] = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from ode_transformer.lab.corpora.sources import Source
+from ode_transformer.lab.corpora.download import Source
 
 CONTENT = random.Random(0).randbytes(100_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -24,9 +24,7 @@ class FileServer:
     :param files: content by name; every other name is answered by 404
     :param ranges: answer requests for a range of bytes
     :param shift: bytes by which it answers another range than it was asked for
-    :param empty: answer a range without a byte
     :param packs: compress the content by gzip, and say so
-    :param versions: send the ETag of the content
     :param cuts: bytes after which the connection ends, for each of the next answers; None: the answer is complete
     :param hangs: keep the connection open, without a byte, where it would be cut
     :param types: Content-Type by name
@@ -36,9 +34,7 @@ class FileServer:
     files: dict[str, bytes] = field(default_factory=dict)
     ranges: bool = True
     shift: int = 0
-    empty: bool = False
     packs: bool = False
-    versions: bool = True
     cuts: list[int | None] = field(default_factory=list)
     hangs: bool = False
     types: dict[str, str] = field(default_factory=dict)
@@ -62,9 +58,7 @@ def serving() -> Iterator[FileServer]:
                 self.send_error(404)
                 return
             content, start = server.files[name], 0
-            etag = f'"{hashlib.sha256(content).hexdigest()}"'
-            same = self.headers.get("If-Range") == etag
-            if (match := re.fullmatch(r"bytes=(\d+)-", byte_range)) and server.ranges and same and not server.packs:
+            if (match := re.fullmatch(r"bytes=(\d+)-", byte_range)) and server.ranges and not server.packs:
                 start = int(match[1]) + server.shift
                 if start >= len(content):
                     self.send_response(416)
@@ -74,15 +68,12 @@ def serving() -> Iterator[FileServer]:
                     return
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-                content = content[: start if server.empty else None]
             else:
                 self.send_response(200)
                 if server.packs:
                     content = gzip.compress(content)
                     self.send_header("Content-Encoding", "gzip")
             self.send_header("Content-Length", str(len(content) - start))
-            if server.versions:
-                self.send_header("ETag", etag)
             if name in server.types:
                 self.send_header("Content-Type", server.types[name])
             self.end_headers()

@@ -19,9 +19,9 @@ import yaml
 from summarisation_stand_in import pack
 
 from ode_transformer.lab.corpora.corpus import fairseq_test_split
+from ode_transformer.lab.corpora.download import read_sources
 from ode_transformer.lab.corpora.parallel_corpus import ParallelCorpus
 from ode_transformer.lab.corpora.raw_text import PairLocation
-from ode_transformer.lab.corpora.sources import read_sources
 from ode_transformer.lab.recipes.recipe import Recipe
 
 Pair = tuple[str, str]

@@ -14,7 +14,7 @@ import summarisation_stand_in
 import yaml
 
 from ode_transformer.cli import main
-from ode_transformer.lab.corpora.sources import read_sources
+from ode_transformer.lab.corpora.download import read_sources
 from ode_transformer.lab.recipes import recipe as recipe_module
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names
 from ode_transformer.lab.recipes.recipe import Recipe, read_recipe

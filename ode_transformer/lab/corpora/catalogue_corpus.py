@@ -10,13 +10,13 @@ import re
 import statistics
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Literal
 
 from ode_transformer.lab.corpora.catalogue_files import read_wheel
 from ode_transformer.lab.corpora.cleaning import ROMANIAN_LETTERS
 from ode_transformer.lab.corpora.corpus import SplitWriter
+from ode_transformer.lab.corpora.raw_text import Files
 from ode_transformer.lab.corpora.wheel_corpus import Origin, Pair, WheelCorpus, normalise, write_pairs
 from ode_transformer.support.errors import UserError
 
@@ -129,7 +129,7 @@ class CatalogueCorpus(WheelCorpus):
     def languages(self) -> tuple[str, str]:
         return "en", self.target
 
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
         contents = [read_wheel(path, self.target) for path in sorted(files["wheels"].glob("*.whl"))]
         if not any(wheel.messages for wheel in contents):
             languages = Counter(code for wheel in contents for code in wheel.languages).most_common(MAX_LISTED)

@@ -35,6 +35,9 @@ SYNONYMS = {"zh_cn": "zh_hans", "zh_hans_cn": "zh_hans", "zh_tw": "zh_hant", "zh
 _CATALOGUE = re.compile(r"(?P<root>(?:.*/)?)(?P<language>[^/]+)/LC_MESSAGES/(?P<name>[^/]+)\.(?P<form>mo|po)")
 _LANGUAGE = re.compile(r"[a-z]{2,3}([_@-]\w+)*", re.IGNORECASE)
 
+# For each language the paths without suffix, and for each path its forms: mo, po or both
+Catalogues = dict[str, dict[str, set[str]]]
+
 
 @dataclass(frozen=True)
 class Wheel:
@@ -51,8 +54,9 @@ def read_wheel(path: Path, target: str) -> Wheel:
     """Read the messages of a wheel in a language; there are none if the wheel lacks it."""
     with zipfile.ZipFile(path) as archive:
         files = catalogue_files(archive.namelist())
-        catalogues = sorted(files.get(choose_language(files, target) or "", ()))
-        messages = [message for stem in catalogues for message in read_catalogue(archive, files, stem)]
+        language = choose_language(files, target) or ""
+        stems = sorted(files.get(language, ()))
+        messages = [message for stem in stems for message in read_catalogue(archive, files, language, stem)]
         name = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
         metadata = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
     return Wheel(
@@ -60,12 +64,9 @@ def read_wheel(path: Path, target: str) -> Wheel:
     )
 
 
-def catalogue_files(names: list[str]) -> dict[str, dict[str, set[str]]]:
-    """Return the catalogues among the members of a wheel.
-
-    :returns: for each language the paths without suffix, and for each path its forms: ``mo``, ``po`` or both
-    """
-    files: dict[str, dict[str, set[str]]] = {}
+def catalogue_files(names: list[str]) -> Catalogues:
+    """Return the catalogues among the members of a wheel."""
+    files: Catalogues = {}
     for name in names:
         match = _CATALOGUE.fullmatch(name)
         if match and _LANGUAGE.fullmatch(match["language"]):
@@ -74,7 +75,7 @@ def catalogue_files(names: list[str]) -> dict[str, dict[str, set[str]]]:
     return files
 
 
-def choose_language(available: dict[str, dict[str, set[str]]], target: str) -> str | None:
+def choose_language(available: Catalogues, target: str) -> str | None:
     """Return the name under which a package has a language: ``de`` may be called ``de_DE``, ``pt-br`` ``pt_BR``.
 
     A regional form replaces a bare code if it is the home country's (``de_DE``) or the only one.
@@ -85,20 +86,17 @@ def choose_language(available: dict[str, dict[str, set[str]]], target: str) -> s
         return SYNONYMS.get(code, code)
 
     language = canonical(target)
-    forms = sorted(code for code in available if canonical(code).split("_")[0] == language)
-    regional = [code for code in forms if re.fullmatch(r"[a-z]+_[a-z]{2}", canonical(code))]
-    for code in sorted(available):
-        if canonical(code) == language:
-            return code
-    for code in regional:
-        if canonical(code) == f"{language}_{language}":
-            return code
-    return regional[0] if len(regional) == 1 and language not in DISTINCT_REGIONS else None
+    exact = [code for code in sorted(available) if canonical(code) == language]
+    of_country = re.compile(rf"{re.escape(language)}_[a-z]{{2}}")
+    regional = [code for code in sorted(available) if of_country.fullmatch(canonical(code))]
+    home = [code for code in regional if canonical(code) == f"{language}_{language}"]
+    only = regional if len(regional) == 1 and language not in DISTINCT_REGIONS else []
+    return next(iter([*exact, *home, *only]), None)
 
 
-def read_catalogue(archive: zipfile.ZipFile, files: dict[str, dict[str, set[str]]], stem: str) -> list[Pair]:
+def read_catalogue(archive: zipfile.ZipFile, files: Catalogues, language: str, stem: str) -> list[Pair]:
     """Return the messages of a catalogue, with the English text for symbolic identifiers if the package has it."""
-    language, forms = next((code, stems[stem]) for code, stems in files.items() if stem in stems)
+    forms = files[language][stem]
     text = archive.read(f"{stem}.po").decode("utf-8") if "po" in forms else ""
     entries = read_po(text) if "mo" not in forms or "#. Default:" in text else []
     if "mo" in forms:

@@ -1,14 +1,18 @@
-"""Preparation of lines of text, and a filter for pairs of lines."""
+"""Preparation of lines of text, truecasing, and filters for pairs of lines."""
 
-from collections.abc import Callable
-from functools import cache, partial
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Literal
 
 import regex
 from pydantic import Field
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from sacremoses import MosesPunctNormalizer, MosesTokenizer, MosesTruecaser
 
+from ode_transformer.support.files import atomic_write
+from ode_transformer.support.lines import iterate_lines
 from ode_transformer.support.yaml_file import YamlSection
 
 LONGEST_WORD = 1000  # in characters
@@ -35,20 +39,24 @@ class TextPreparation(YamlSection):
     split_dashes: bool = False
     lowercase: bool = False
 
-    def functions(self, language: str) -> list[Callable[[str], str]]:
-        """Return the chosen functions from line to line, for a language."""
-        tokenise = partial(_tokenizer(language).tokenize, aggressive_dash_splits=self.split_dashes, return_str=True)
-        respelt = language == "ro" and self.romanian is not None
-        choices: list[tuple[bool, Callable[[str], str]]] = [
-            (self.normalise, _normalizer(language).normalize),
-            (self.printable, replace_control_characters),
-            (respelt, lambda line: line.translate(ROMANIAN_LETTERS)),
-            (respelt and self.romanian == "plain", lambda line: line.translate(ROMANIAN_PLAIN)),
-            (self.tokenise, tokenise),
-            (self.lowercase, str.lower),
-            (True, single_spaces),
-        ]
-        return [function for chosen, function in choices if chosen]
+    def prepare(self, line: str, language: str) -> str:
+        """Return a line after the chosen changes."""
+        if self.normalise:
+            line = _normalizer(language).normalize(line)
+        if self.printable:
+            line = replace_control_characters(line)
+        if self.romanian and language == "ro":
+            line = line.translate(ROMANIAN_LETTERS)
+            if self.romanian == "plain":
+                line = line.translate(ROMANIAN_PLAIN)
+        if self.tokenise:
+            tokenizer = _tokenizer(language)
+            line = tokenizer.tokenize(line, aggressive_dash_splits=self.split_dashes, return_str=True)
+        return single_spaces(line.lower() if self.lowercase else line)
+
+    def prepare_pairs(self, languages: tuple[str, str], pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return pairs of lines after the changes, each side in its language."""
+        return [(self.prepare(source, languages[0]), self.prepare(target, languages[1])) for source, target in pairs]
 
 
 class Keep(YamlSection):
@@ -81,20 +89,6 @@ class EditedPairs(YamlSection):
         return source != target
 
 
-def prepare_pairs(
-    preparation: TextPreparation, languages: tuple[str, str], pairs: list[tuple[str, str]]
-) -> list[tuple[str, str]]:
-    """Return pairs of lines after preparation, each side in its language."""
-    source_functions, target_functions = (preparation.functions(language) for language in languages)
-    return [(_apply(source_functions, source), _apply(target_functions, target)) for source, target in pairs]
-
-
-def _apply(functions: list[Callable[[str], str]], line: str) -> str:
-    for function in functions:
-        line = function(line)
-    return line
-
-
 class Tokenizer(MosesTokenizer):
     """Sacremoses' version of Moses' tokenizer, several times as fast on lines of several sentences; the same tokens.
 
@@ -106,14 +100,9 @@ class Tokenizer(MosesTokenizer):
 
     def __init__(self, lang: str) -> None:
         super().__init__(lang)
-        self._small = frozenset(self.IsLower)
-        self._letters = frozenset(self.IsAlpha)
-
-    def islower(self, text: str) -> bool:
-        return self._small.issuperset(text)
-
-    def isanyalpha(self, text: str) -> bool:
-        return not self._letters.isdisjoint(text)
+        self.islower = frozenset(self.IsLower).issuperset
+        letters = frozenset(self.IsAlpha)
+        self.isanyalpha = lambda text: not letters.isdisjoint(text)
 
 
 _normalizer, _tokenizer = cache(MosesPunctNormalizer), cache(Tokenizer)  # they are slow to make
@@ -127,3 +116,20 @@ def replace_control_characters(line: str) -> str:
 def single_spaces(line: str) -> str:
     """Replace white space of every kind by single spaces: fairseq and BPE split at all of it."""
     return " ".join(line.split())
+
+
+def truecase_files(training: Path, texts: Sequence[Path]) -> None:
+    """Rewrite texts of Moses' tokens by its truecaser: the first word of a sentence as it is written within one.
+
+    :param training: text in which the cases of words are counted; it can be one of the texts
+    """
+    moses = MosesTruecaser()
+    cases: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for line in iterate_lines(training):  # MosesTruecaser.train would hold all words in memory
+        for word, case, weight in moses.learn_truecase_weights(line.split()):
+            cases[word][case] += weight
+    moses.model = moses._casing_to_model(cases)
+    for text in texts:
+        with atomic_write(text) as file:
+            for line in iterate_lines(text):
+                file.write(f"{moses.truecase(line, return_str=True, use_known=True)}\n".encode())

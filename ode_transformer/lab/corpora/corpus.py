@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -12,8 +12,8 @@ from typing import Annotated, TextIO
 from pydantic import Field
 
 from ode_transformer.lab.corpora.cleaning import EditedPairs, Keep
-from ode_transformer.lab.corpora.download import file_identity, obtain_files
-from ode_transformer.lab.corpora.sources import AnySource
+from ode_transformer.lab.corpora.download import Sources, file_identity, obtain_files
+from ode_transformer.lab.corpora.raw_text import Files
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.yaml_file import YamlSection
@@ -61,26 +61,17 @@ class CorpusKind(YamlSection):
         """Return whether examples of a split are left out by their lengths, or by other rules."""
         return False
 
-    def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
-        """Return the paths of the raw files by name, downloaded if necessary.
-
-        :param sources: the source list, with the recipe's own
-        :param raw: the user's folder with raw files; None: download them
-        """
+    def obtain(self, sources: Sources, raw: Path | None, folder: Path) -> Files:
+        """Return the raw files, of the user's folder ``raw`` or, without one, downloaded if necessary."""
         return obtain_files(self.sources, sources, raw, folder)
 
-    def describe(self, files: Mapping[str, Path], sources: Mapping[str, AnySource], folder: Path) -> list[list[object]]:
-        """Return values that change when a raw file does: name and checksum, or name, size and modification time.
-
-        :param sources: the source list, with the recipe's own
-        :param folder: of downloads, with the records of checksums
-        """
+    def describe(self, files: Files, sources: Sources, folder: Path) -> list[list[object]]:
+        """Return values that change when a raw file does: name and checksum, or name, size and modification time."""
         return [[name, *file_identity(path, sources[name], folder)] for name, path in sorted(files.items())]
 
-    def build(self, files: Mapping[str, Path], output: Path, workers: int) -> dict[str, int]:
+    def build(self, files: Files, output: Path, workers: int) -> dict[str, int]:
         """Make the corpus folder, complete or not at all.
 
-        :param files: paths of the raw files by name
         :returns: number of lines in each split, and of pairs that were left out
         """
         with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
@@ -88,11 +79,8 @@ class CorpusKind(YamlSection):
         return dict(splits.counts)
 
     @abstractmethod
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
-        """Write the examples, and further files into the writer's folder.
-
-        :param files: paths of the raw files by name
-        """
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
+        """Write the examples, and further files into the writer's folder."""
 
 
 class TwoSidedCorpus(CorpusKind):
@@ -115,32 +103,20 @@ def fairseq_test_split(number: int) -> str:
     return f"test{number or ''}"
 
 
-class SplitWriter:
-    """Writer of examples into the files of their splits."""
+class SplitWriter(ExitStack):
+    """Writer of examples into the files of their splits, which are complete when it is closed."""
 
     def __init__(self, folder: Path, languages: tuple[str, ...]) -> None:
+        super().__init__()
         self.folder, self.languages = folder, languages
         self.files: dict[str, list[TextIO]] = {}
         self.counts: Counter[str] = Counter()
-        self.stack = ExitStack()
-
-    def __enter__(self) -> SplitWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Complete the files that were written."""
-        self.stack.close()
 
     def add(self, split: str, sides: tuple[str, ...]) -> None:
         """Write an example, a side to each file, and count it."""
         if split not in self.files:
-            for language in self.languages:
-                path = self.folder / f"{split}.{language}"
-                file: TextIO = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  the stack closes it
-                self.files.setdefault(split, []).append(self.stack.enter_context(file))
+            paths = [self.folder / f"{split}.{language}" for language in self.languages]
+            self.files[split] = [self.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths]
         for file, line in zip(self.files[split], sides, strict=True):
             file.write(f"{line}\n")
         self.counts[split] += 1

@@ -1,8 +1,7 @@
-"""Raw files of recipes, from a user's folder or downloaded, with their checksums.
+"""Raw files of recipes, from a user's folder or downloaded, with their checksums; ``configs/sources.yaml`` lists all.
 
 A download lies in its folder under the path that its source names. ``.downloads/PATH/`` has the part that has come so
-far, its version, and the record of the verified file; no source can name a path there. A file that is there is never
-replaced.
+far and the record of the verified file; no source can name a path there. A file that is there is never replaced.
 """
 
 import json
@@ -11,17 +10,16 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx2
+from pydantic import Field, RootModel, StringConstraints
 
-from ode_transformer.lab.corpora.raw_archives import open_texts
-from ode_transformer.lab.corpora.sources import AnySource, Copy, Source
+from ode_transformer.lab.corpora.raw_text import open_texts
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError, did_you_mean, one_line
 from ode_transformer.support.files import file_digest, file_stamp, lock_directory, read_json, write_text
-
-Checksum = tuple[str, str]  # algorithm and value
+from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
 TIMEOUT = 60.0  # seconds until a connection or the next byte must come
 RETRY_PAUSES = (1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt while attempts bring nothing
@@ -31,9 +29,65 @@ HEADERS = {
 }
 
 
-def obtain_files(
-    names: Iterable[str], sources: Mapping[str, AnySource], raw: Path | None, folder: Path
-) -> dict[str, Path]:
+SOURCES_FILE = CONFIGS / "sources.yaml"
+
+Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+/\S+$")]
+
+
+class Copy(YamlSection):
+    """A copy of a raw file within another one.
+
+    :param source: name of the archive
+    :param member: of the archive
+    """
+
+    source: str
+    member: str
+
+
+class Source(YamlSection):
+    """One raw file: published at an address, or sent by its owner on request.
+
+    :param file: path in the folder of raw files
+    :param urls: addresses, the publisher's first, then those of copies
+    :param copies: archives that have the same file, tried if no address gives it
+    :param single_host: why no second host has the file
+    :param sha256: published checksum, as ``md5``; without one, the first download's is recorded
+    :param checksum_from: who published the checksum
+    :param bytes: published size
+    :param licence: permitted use, or the page that states it
+    :param obtain: for licensed data without an address: how to request them
+    """
+
+    file: Annotated[str, StringConstraints(pattern=r"^[^./][^/]*(/[^./][^/]*)*$")]  # no part begins with a full stop
+    urls: list[Url] = []
+    copies: list[Copy] = []
+    single_host: str | None = None
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    md5: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = None
+    checksum_from: str | None = None
+    bytes: Annotated[int, Field(gt=0)] | None = None
+    licence: str
+    obtain: str | None = None
+
+    @property
+    def checksum(self) -> tuple[str, str] | None:
+        """Algorithm and value of the published checksum."""
+        if self.sha256:
+            return "sha256", self.sha256
+        return ("md5", self.md5) if self.md5 else None
+
+
+AnySource = Source | Path  # a raw file that is published, or the path of a user's own file
+Sources = Mapping[str, AnySource]  # the source list, with the recipe's own, by name
+
+
+def read_sources(path: Path = SOURCES_FILE) -> dict[str, Source]:
+    """Return the sources of a list by name."""
+    return read_yaml(path, RootModel[dict[str, Source]]).root
+
+
+def obtain_files(names: Iterable[str], sources: Sources, raw: Path | None, folder: Path) -> dict[str, Path]:
     """Return the paths of the files of some sources, downloaded if necessary.
 
     A record of each verified file is kept, so that it is hashed again only after it has changed. A user's own files are
@@ -46,32 +100,30 @@ def obtain_files(
     if unknown := [name for name in names if name not in sources]:
         help_text = f"for a file of your own write 'sources: {{{unknown[0]}: FILE}}' into the recipe"
         raise UserError(f"{unknown[0]}: no such source{did_you_mean(unknown[0], sources)}; {help_text}")
-    selected = {name: sources[name] for name in names}
-    paths = {name: _local_path(source, raw, folder) for name, source in selected.items()}
-    if missing := [
-        f"{paths[name]} ({_origin(source)})"
-        for name, source in selected.items()
-        if not paths[name].is_file() and (raw or isinstance(source, Path) or source.obtain)
-    ]:
-        raise UserError(f"missing: {', '.join(missing)}")
-    for name, source in selected.items():
-        if not isinstance(source, Source):
+    paths = {name: local_path(sources[name], raw, folder) for name in names}
+    missing = [name for name, path in paths.items() if not path.is_file() and (raw or not _has_address(sources[name]))]
+    if missing:
+        raise UserError(f"missing: {', '.join(f'{paths[name]} ({_origin(sources[name])})' for name in missing)}")
+    for name, path in paths.items():
+        source = sources[name]
+        if isinstance(source, Path):
             continue
-        if not paths[name].is_file():
+        if not path.is_file():
             with lock_directory(_record_folder(source, folder), f"downloading {source.file}"):
                 _download(source, folder, sources)
-        elif (raw is None or source.checksum) and (mistake := _checksum_mistake(paths[name], source, folder)):
+        elif (raw is None or source.checksum) and (mistake := _checksum_mistake(path, source, folder)):
             advice = "; move it away to download it" if raw is None else ""
-            raise UserError(f"{paths[name]}: {mistake}{advice}")
+            raise UserError(f"{path}: {mistake}{advice}")
     return paths
 
 
-def find_in_folder(raw: Path, source: AnySource) -> Path | None:
-    """Return the path of a source in a user's folder, with or without compression by gzip; None if it is missing."""
+def local_path(source: AnySource, raw: Path | None, folder: Path) -> Path:
+    """Return the path of a source; a file of the user's folder may be compressed by gzip, or may be no longer."""
     if isinstance(source, Path):
-        return source if source.is_file() else None
-    other_form = source.file.removesuffix(".gz") if source.file.endswith(".gz") else f"{source.file}.gz"
-    return next((raw / name for name in (source.file, other_form) if (raw / name).is_file()), None)
+        return source
+    path = (raw or folder) / source.file
+    other_form = path.with_suffix("") if path.suffix == ".gz" else path.with_name(f"{path.name}.gz")
+    return other_form if raw and not path.is_file() and other_form.is_file() else path
 
 
 def file_identity(path: Path, source: AnySource, folder: Path) -> list[object]:
@@ -83,10 +135,8 @@ def file_identity(path: Path, source: AnySource, folder: Path) -> list[object]:
     return file_stamp(path)
 
 
-def _local_path(source: AnySource, raw: Path | None, folder: Path) -> Path:
-    if isinstance(source, Path):
-        return source
-    return folder / source.file if raw is None else find_in_folder(raw, source) or raw / source.file
+def _has_address(source: AnySource) -> bool:
+    return isinstance(source, Source) and not source.obtain
 
 
 def _origin(source: AnySource) -> str:
@@ -97,15 +147,13 @@ def _checksum_mistake(path: Path, source: Source, folder: Path) -> str:
     """Return the difference between a file and its checksum; empty if there is none, or no checksum."""
     record = _read_record(source, folder)
     expected = source.checksum or record.get("checksum")
-    if expected is None:
+    if expected is None or record == {"file": _file_state(path), "checksum": list(expected)}:
         return ""
     if source.file.endswith(".gz") and path.suffix != ".gz":
         print_progress(f"{path}: used instead of {source.file}, whose checksum says nothing about it")
         return ""
-    if record == {"file": _file_state(path), "checksum": list(expected)}:
-        return ""
     algorithm, value = expected
-    digest = file_digest(path, algorithm, path.suffix == ".gz" and not source.file.endswith(".gz"))
+    digest = file_digest(path, algorithm, decompress=path.suffix == ".gz" and not source.file.endswith(".gz"))
     if digest != value:
         return f"{algorithm} {digest} instead of {value} (from {source.checksum_from or 'the first download'})"
     _write_record(path, source, expected, folder)
@@ -126,13 +174,13 @@ def _read_record(source: Source, folder: Path) -> dict[str, Any]:
     return dict(read_json(path)) if path.exists() else {}
 
 
-def _write_record(path: Path, source: Source, checksum: Checksum, folder: Path) -> None:
+def _write_record(path: Path, source: Source, checksum: tuple[str, str], folder: Path) -> None:
     records = _record_folder(source, folder)
     records.mkdir(parents=True, exist_ok=True)
     write_text(records / "file.verified", json.dumps({"file": _file_state(path), "checksum": checksum}))
 
 
-def _download(source: Source, folder: Path, sources: Mapping[str, AnySource]) -> None:
+def _download(source: Source, folder: Path, sources: Sources) -> None:
     """Download a file from the first of its addresses, or archives with a copy, that gives the right checksum.
 
     :param sources: all, for the archives with a copy
@@ -144,46 +192,37 @@ def _download(source: Source, folder: Path, sources: Mapping[str, AnySource]) ->
     for origin in origins:
         name = origin.member if isinstance(origin, Copy) else origin
         print_progress(f"{source.file}: {name}")
+        if value is None:  # nothing would tell whether the rest belongs to the part that an earlier run has left
+            partial.unlink(missing_ok=True)
         try:
             if isinstance(origin, Copy):
-                _extract(origin, partial, folder, sources)
+                archive = obtain_files([origin.source], sources, None, folder)[origin.source]
+                with open(partial, "wb") as file:
+                    for _, stream in open_texts(archive, origin.member):
+                        shutil.copyfileobj(stream, file)
             else:
-                transfer(origin, partial, source.bytes)
+                _transfer(origin, partial, source.bytes)
         except (UserError, httpx2.HTTPError) as error:
             reasons.append(f"{name}: {one_line(error)}")
             continue
-        size, digest = partial.stat().st_size, file_digest(partial, algorithm)
+        digest = file_digest(partial, algorithm)
         with open(partial, "rb") as file:
             is_packed = file.read(2) == b"\x1f\x8b" and not source.file.endswith(("gz", ".zip"))
-        _version_file(partial).unlink(missing_ok=True)
-        if value in (None, digest) and source.bytes in (None, size) and not is_packed:
+        if value in (None, digest) and not is_packed:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(partial, path)
             _write_record(path, source, (algorithm, digest), folder)
             if source.checksum is None:
                 print_progress(f"{path}: sha256 {digest}; none is published, so compare it with that of other machines")
             return
-        published = value or (f"{source.bytes:,} bytes" if source.bytes else "a file without gzip")
-        reasons.append(f"{name}: {size:,} bytes with {algorithm} {digest} instead of {published}")
+        size, expected = partial.stat().st_size, value or "a file without gzip"
+        reasons.append(f"{name}: {size:,} bytes with {algorithm} {digest} instead of {expected}")
         partial.unlink()
     raise UserError(f"{source.file}: cannot be downloaded: {'; '.join(reasons)}; --raw takes a folder that has it")
 
 
-def _extract(copy: Copy, partial: Path, folder: Path, sources: Mapping[str, AnySource]) -> None:
-    """Write a file from an archive, which is downloaded if necessary."""
-    archive = obtain_files([copy.source], sources, None, folder)[copy.source]
-    with open(partial, "wb") as file:
-        for _, stream in open_texts(archive, copy.member):
-            shutil.copyfileobj(stream, file)
-
-
-def _version_file(partial: Path) -> Path:
-    """Return the file with the address of a part and the ETag or date of the version that it is of."""
-    return partial.with_suffix(".version")
-
-
-def transfer(url: str, partial: Path, limit: int | None = None) -> None:
-    """Download the file at an address, in as many attempts as bring bytes; what has come of the same version stays.
+def _transfer(url: str, partial: Path, limit: int | None) -> None:
+    """Download the file at an address, from where its part ends, in as many attempts as bring bytes.
 
     A full disk ends it with the system's own message; the part stays, and the next call continues it.
 
@@ -194,12 +233,12 @@ def transfer(url: str, partial: Path, limit: int | None = None) -> None:
     while True:
         size = partial.stat().st_size if partial.exists() else 0
         try:
-            _attempt(url, partial, limit)
+            _attempt(url, partial, size, limit)
             return
         except httpx2.HTTPError as error:
             code = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else 0
-            if code == 416 and _version_file(partial).exists():  # it is asked for as a whole
-                _version_file(partial).unlink()
+            if code == 416 and size:  # the file has no bytes behind the part
+                partial.unlink()
                 continue
             failures = 0 if partial.exists() and partial.stat().st_size > size else failures + 1
             if failures >= len(RETRY_PAUSES) or (400 <= code < 500 and code not in (408, 429)):
@@ -208,29 +247,15 @@ def transfer(url: str, partial: Path, limit: int | None = None) -> None:
             time.sleep(RETRY_PAUSES[failures])
 
 
-def _attempt(url: str, partial: Path, limit: int | None) -> None:
-    """Request what is missing of a part of the same version, else the whole file."""
-    headers, version_file, size = HEADERS, _version_file(partial), 0
-    if partial.exists() and version_file.exists():
-        address, _, version = version_file.read_text(encoding="utf-8").partition("\n")
-        if address == url:
-            size = partial.stat().st_size
-            headers = HEADERS | {"Range": f"bytes={size}-", "If-Range": version}
+def _attempt(url: str, partial: Path, size: int, limit: int | None) -> None:
+    """Request the bytes behind a part of some size; a server that knows no ranges sends the whole file."""
+    headers = HEADERS | ({"Range": f"bytes={size}-"} if size else {})
     with httpx2.stream("GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True) as answer:
         answer.raise_for_status()
         if answer.headers.get("Content-Type", "").startswith("text/html"):  # it has moved, or asks for a click
             raise UserError("answers with a page")
-        byte_range = answer.headers.get("Content-Range", "")
-        if answer.status_code == 206 and not byte_range.startswith(f"bytes {size}-"):
-            version_file.unlink(missing_ok=True)
-            raise httpx2.RemoteProtocolError("answers with other bytes than it was asked for")
         if answer.status_code != 206:
             size = 0
-            version_file.unlink(missing_ok=True)
-            etag, date = answer.headers.get("ETag", ""), answer.headers.get("Last-Modified", "")
-            version = date if etag.startswith("W/") or not etag else etag
-            if version and "Content-Encoding" not in answer.headers:
-                write_text(version_file, f"{url}\n{version}")
         length = answer.headers.get("Content-Length")
         meter = ProgressMeter(url.rpartition("/")[2], size + int(length) if length else None, size)
         with open(partial, "ab" if size else "wb") as file:
@@ -239,6 +264,7 @@ def _attempt(url: str, partial: Path, limit: int | None) -> None:
                     raise UserError(f"more than the {limit:,} bytes of the file")
                 file.write(block)
                 meter.update(file.tell(), " bytes")
-        if answer.status_code == 206 and byte_range.rpartition("/")[2] not in ("*", str(partial.stat().st_size)):
-            version_file.unlink(missing_ok=True)
-            raise httpx2.RemoteProtocolError("answers with fewer bytes than it was asked for")
+            end = file.tell()
+        if size and answer.headers.get("Content-Range") != f"bytes {size}-{end - 1}/{end}":
+            partial.unlink()
+            raise httpx2.RemoteProtocolError("answers with other bytes than it was asked for")

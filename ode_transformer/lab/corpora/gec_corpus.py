@@ -17,8 +17,9 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -27,12 +28,11 @@ from pydantic import Field, model_validator
 from ode_transformer.lab.corpora.cleaning import EditedPairs, Keep
 from ode_transformer.lab.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus, fairseq_test_split
 from ode_transformer.lab.corpora.lang8 import read_entries, tokenised_pairs
-from ode_transformer.lab.corpora.raw_archives import open_texts
+from ode_transformer.lab.corpora.raw_text import Files, open_texts
 from ode_transformer.lab.metrics.m2_file import (
     UNCORRECTED_TYPES,
     AnnotatedSentence,
     correct_tokens,
-    has_overlapping_edits,
     iterate_sentences,
 )
 from ode_transformer.support.console import ProgressMeter, print_progress
@@ -99,65 +99,59 @@ class GecCorpus(TwoSidedCorpus):
     def filters(self, split: str) -> bool:
         return self.unedited and split == "train"
 
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
-        copy_annotations(files[TEST], TEST_MEMBER, splits.folder / "test.m2")
-        pairs_by_split = {
-            "train": _training_pairs(files, self, workers),
-            "valid": _validation_pairs(files, self),
-            "test": annotated_pairs(files[TEST], TEST_MEMBER),
-        }
-        for split, pairs in pairs_by_split.items():
-            for pair in pairs:
-                splits.add(split, pair)
-            splits.check_filled(split, files=[files[name] for name in self.sources])
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
+        for pair in self._training_pairs(files, workers):
+            splits.add("train", pair)
+        for pair in self._validation_pairs(files):
+            splits.add("valid", pair)
+        _write_test_set(files[TEST], TEST_MEMBER, splits, "test")
+        splits.check_filled("train", "valid", "test", files=[files[name] for name in self.sources])
+
+    def _training_pairs(self, files: Files, workers: int) -> Iterator[tuple[str, str]]:
+        keep = Keep(unit="words", max=self.max_tokens, ratio=self.max_ratio)
+        for data_set in self.train:
+            counts: Counter[str] = Counter()
+            for number, pair in enumerate(self._pairs(data_set, files, workers), start=1):
+                if data_set == self.valid == "nucle" and number % self.valid_every == 0:
+                    counts["for validation"] += 1
+                elif pair[0] == pair[1] and not self.unedited:
+                    counts["unedited"] += 1
+                elif keep(*pair):
+                    counts["for training"] += 1
+                    yield pair
+                else:
+                    counts[f"empty, longer than {self.max_tokens} or of unequal lengths"] += 1
+            print_progress(f"{data_set}: " + ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items()))
+
+    def _pairs(self, data_set: str, files: Files, workers: int) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of a data set for training, as tokens with spaces between them."""
+        path = files[data_set]
+        if data_set == "lang8_raw":
+            tokenise = partial(tokenised_pairs, files[PUNKT])
+            yield from map_chunks(tokenise, read_entries(path), workers, "entries of lang8_raw read", chunk_size=500)
+        elif data_set == "nucle_3_2" or self.unedited:
+            sentences: Iterable[AnnotatedSentence] = _annotated_sentences(path, TRAIN_MEMBERS[data_set])
+            if data_set == self.valid == "nucle_3_2":
+                sentences, _ = hold_out_sentences(sentences, self.valid_every)
+            yield from (_pair(sentence, apply_edits(sentence)) for sentence in sentences)
+        else:
+            yield from edited_sentences(path, TRAIN_MEMBERS[data_set], data_set)
+
+    def _validation_pairs(self, files: Files) -> Iterator[tuple[str, str]]:
+        path, every = files[self.valid], self.valid_every
+        if self.valid == "nucle_3_2":
+            _, sentences = hold_out_sentences(_annotated_sentences(path, TRAIN_MEMBERS[self.valid]), every)
+            pairs = [_pair(sentence, apply_edits(sentence)) for sentence in sentences]
+        elif self.valid == "nucle":
+            edited = edited_sentences(path, TRAIN_MEMBERS[self.valid], "nucle, validation")
+            pairs = list(islice(edited, every - 1, None, every))
+        else:
+            pairs = list(edited_sentences(path, VALID_MEMBERS[self.valid], f"{self.valid}, validation"))
+        return (pair for pair in pairs if pair[1])
 
 
-def _training_pairs(files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[tuple[str, str]]:
-    keep = Keep(unit="words", max=options.max_tokens, ratio=options.max_ratio)
-    for data_set in options.train:
-        counts: Counter[str] = Counter()
-        for number, pair in enumerate(_pairs(data_set, files, options, workers), start=1):
-            if data_set == options.valid == "nucle" and number % options.valid_every == 0:
-                counts["for validation"] += 1
-            elif pair[0] == pair[1] and not options.unedited:
-                counts["unedited"] += 1
-            elif keep(*pair):
-                counts["for training"] += 1
-                yield pair
-            else:
-                counts[f"empty, longer than {options.max_tokens} or of unequal lengths"] += 1
-        print_progress(f"{data_set}: " + ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items()))
-
-
-def _pairs(data_set: str, files: Mapping[str, Path], options: GecCorpus, workers: int) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a data set for training, as tokens with spaces between them."""
-    path = files[data_set]
-    if data_set == "lang8_raw":
-        tokenise = partial(tokenised_pairs, files[PUNKT])
-        yield from map_chunks(tokenise, read_entries(path), workers, "entries of lang8_raw read", chunk_size=500)
-    elif data_set == "nucle_3_2" or options.unedited:
-        sentences: Iterable[AnnotatedSentence] = _annotated_sentences(path, TRAIN_MEMBERS[data_set])
-        if data_set == options.valid == "nucle_3_2":
-            sentences, _ = hold_out_sentences(sentences, options.valid_every)
-        for sentence in sentences:
-            yield " ".join(sentence.tokens), " ".join(apply_edits(sentence))
-    else:
-        yield from edited_sentences(path, TRAIN_MEMBERS[data_set], data_set)
-
-
-def _validation_pairs(files: Mapping[str, Path], options: GecCorpus) -> Iterator[tuple[str, str]]:
-    development_set = VALID_MEMBERS.get(options.valid)
-    member = development_set or TRAIN_MEMBERS[options.valid]
-    if options.valid == "nucle_3_2":
-        _, sentences = hold_out_sentences(_annotated_sentences(files[options.valid], member), options.valid_every)
-        for sentence in sentences:
-            if corrected := apply_edits(sentence):
-                yield " ".join(sentence.tokens), " ".join(corrected)
-        return
-    edited = edited_sentences(files[options.valid], member, f"{options.valid}, validation")
-    for number, (original, correction) in enumerate(edited, start=1):
-        if correction and (development_set or number % options.valid_every == 0):
-            yield original, correction
+def _pair(sentence: AnnotatedSentence, correction: list[str]) -> tuple[str, str]:
+    return " ".join(sentence.tokens), " ".join(correction)
 
 
 def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[tuple[str, str]]:
@@ -165,16 +159,16 @@ def edited_sentences(path: Path, member: str | None, title: str) -> Iterator[tup
 
     :param member: of an archive; None if the path is the M2 file
     """
-    meter, overlapping = ProgressMeter(f"{title}: sentences read"), 0
+    meter, left_out = ProgressMeter(f"{title}: sentences read"), 0
     for number, sentence in enumerate(_annotated_sentences(path, member), start=1):
         meter.update(number)
-        correction = correct_tokens(sentence)
-        if has_overlapping_edits(sentence):
-            overlapping += 1
+        correction, overlapping = correct_tokens(sentence)
+        if overlapping:
+            left_out += 1
         elif correction != list(sentence.tokens):
-            yield " ".join(sentence.tokens), " ".join(correction)
-    if overlapping:
-        print_progress(f"{title}: {overlapping:,} sentences left out because their edits overlap")
+            yield _pair(sentence, correction)
+    if left_out:
+        print_progress(f"{title}: {left_out:,} sentences left out because their edits overlap")
 
 
 def _annotated_sentences(path: Path, member: str | None) -> Iterator[AnnotatedSentence]:
@@ -182,17 +176,13 @@ def _annotated_sentences(path: Path, member: str | None) -> Iterator[AnnotatedSe
         yield from iterate_sentences(decode_stream(text, name), name)
 
 
-def copy_annotations(path: Path, member: str | None, output: Path) -> None:
-    """Write an M2 file that lies in an archive, or compressed or plain, to ``output``."""
-    with open(output, "wb") as file:
+def _write_test_set(path: Path, member: str | None, splits: SplitWriter, split: str) -> None:
+    """Write every sentence of an M2 file with its first annotator's correction, and a copy of the file."""
+    for sentence in _annotated_sentences(path, member):
+        splits.add(split, _pair(sentence, correct_tokens(sentence)[0]))
+    with open(splits.folder / f"{split}.m2", "wb") as file:
         for _, text in open_texts(path, member):
             shutil.copyfileobj(text, file)
-
-
-def annotated_pairs(path: Path, member: str | None) -> Iterator[tuple[str, str]]:
-    """Yield every sentence of an M2 file with its first annotator's correction."""
-    for sentence in _annotated_sentences(path, member):
-        yield " ".join(sentence.tokens), " ".join(correct_tokens(sentence))
 
 
 def hold_out_sentences(
@@ -262,7 +252,7 @@ class M2Corpus(TwoSidedCorpus):
     def tests(self) -> list[str]:
         return list(self.test)
 
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
         keep = Keep(unit="words", max=self.max_tokens)
         for split, name in {"train": self.train, "valid": self.valid}.items():
             for sentence, correction in edited_sentences(files[name], None, name):
@@ -273,7 +263,5 @@ class M2Corpus(TwoSidedCorpus):
             splits.check_filled(split, files=[files[name]])
         for number, name in enumerate(self.test.values()):
             split = fairseq_test_split(number)
-            copy_annotations(files[name], None, splits.folder / f"{split}.m2")
-            for pair in annotated_pairs(files[name], None):
-                splits.add(split, pair)
+            _write_test_set(files[name], None, splits, split)
             splits.check_filled(split, files=[files[name]])

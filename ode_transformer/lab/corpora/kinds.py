@@ -7,9 +7,9 @@ from pydantic import Field
 from ode_transformer.lab.corpora.catalogue_corpus import CatalogueCorpus
 from ode_transformer.lab.corpora.gec_corpus import GecCorpus, M2Corpus
 from ode_transformer.lab.corpora.parallel_corpus import ParallelCorpus
-from ode_transformer.lab.corpora.pronunciation_corpus import PronunciationCorpus
 from ode_transformer.lab.corpora.summarisation_corpus import SummarisationCorpus
 from ode_transformer.lab.corpora.text_corpora import DocumentCorpus, PennTreebankCorpus, PlainTextCorpus
+from ode_transformer.lab.corpora.wheel_corpus import PronunciationCorpus
 
 Corpus = Annotated[
     ParallelCorpus

@@ -12,14 +12,14 @@ the line as text and leave most of JSON's escapes in it; here all are undone.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from sacremoses import MosesPunctNormalizer
 
 from ode_transformer.lab.corpora.cleaning import replace_control_characters
-from ode_transformer.lab.corpora.raw_archives import open_texts, read_texts
+from ode_transformer.lab.corpora.raw_text import open_texts, read_texts
 from ode_transformer.support.console import print_progress
 
 LANGUAGE = "English"
@@ -60,40 +60,38 @@ def entry_pairs(line: str) -> list[tuple[str, str]]:
     return [pair for pair in pairs if all(langid.classify(text)[0] == "en" for text in dict.fromkeys(pair))]
 
 
-class WordTokenizer:
-    """NLTK's ``word_tokenize`` for English, after Moses' scripts for plain punctuation."""
+@cache  # slow to make
+def word_tokenizer(punkt: Path) -> Callable[[str], str]:
+    """Return NLTK's ``word_tokenize`` for English, after Moses' scripts for plain punctuation.
 
-    def __init__(self, punkt: Path) -> None:
-        from nltk.tokenize import NLTKWordTokenizer
-        from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+    :param punkt: archive of NLTK's boundaries of sentences
+    """
+    from nltk.tokenize import NLTKWordTokenizer
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
-        parameters = PunktParameters()
-        tables = ("collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_context.tab")
-        rows = {table: [line.split("\t") for line in read_texts(punkt, f"{PUNKT_FOLDER}/{table}")] for table in tables}
-        parameters.collocations = {(first, second) for first, second in rows["collocations.tab"]}
-        parameters.sent_starters = {word for (word,) in rows["sent_starters.txt"]}
-        parameters.abbrev_types = {word for (word,) in rows["abbrev_types.txt"]}
-        for word, context in rows["ortho_context.tab"]:
-            parameters.ortho_context[word] = int(context)
-        self.normalizer = MosesPunctNormalizer("en")
-        self.sentences = PunktSentenceTokenizer(parameters)
-        self.words = NLTKWordTokenizer()
+    def rows(table: str) -> list[list[str]]:
+        return [line.split("\t") for line in read_texts(punkt, f"{PUNKT_FOLDER}/{table}")]
 
-    def __call__(self, text: str) -> str:
-        text = replace_control_characters(self.normalizer.replace_unicode_punct(text))
-        text = self.normalizer.normalize(text)
-        return " ".join(word for sentence in self.sentences.tokenize(text) for word in self.words.tokenize(sentence))
+    parameters = PunktParameters()  # nltk itself reads only files below its own folders
+    parameters.collocations = {(first, second) for first, second in rows("collocations.tab")}
+    parameters.sent_starters = {word for (word,) in rows("sent_starters.txt")}
+    parameters.abbrev_types = {word for (word,) in rows("abbrev_types.txt")}
+    parameters.ortho_context.update({word: int(context) for word, context in rows("ortho_context.tab")})
+    normalizer, sentences, words = MosesPunctNormalizer("en"), PunktSentenceTokenizer(parameters), NLTKWordTokenizer()
 
+    def tokenize(text: str) -> str:
+        text = normalizer.normalize(replace_control_characters(normalizer.replace_unicode_punct(text)))
+        return " ".join(word for sentence in sentences.tokenize(text) for word in words.tokenize(sentence))
 
-_word_tokenizer = cache(WordTokenizer)  # slow to make
+    return tokenize
 
 
 def tokenised_pairs(punkt: Path, lines: Iterable[str]) -> list[tuple[str, str]]:
     """Return the pairs of entries, as tokens with spaces between them."""
-    tokenizer = _word_tokenizer(punkt)
+    tokenize = word_tokenizer(punkt)
     # Moses' clean-corpus-n takes out bars, which its format reserves.
     return [
-        (tokenizer(sentence).replace("|", ""), tokenizer(correction).replace("|", ""))
+        (tokenize(sentence).replace("|", ""), tokenize(correction).replace("|", ""))
         for line in lines
         for sentence, correction in entry_pairs(line)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ode_transformer.lab.corpora.cleaning import Keep, TextPreparation, prepare_pairs
+from ode_transformer.lab.corpora.cleaning import Keep, TextPreparation, truecase_files
 from ode_transformer.lab.corpora.corpus import SplitWriter, TwoSidedCorpus, fairseq_test_split
-from ode_transformer.lab.corpora.raw_text import PairLocation, read_pairs
-from ode_transformer.lab.corpora.truecasing import truecase_files
+from ode_transformer.lab.corpora.raw_text import Files, PairLocation, read_pairs
 from ode_transformer.support.files import write_text
 from ode_transformer.support.parallel import map_chunks
 
@@ -70,18 +69,17 @@ class ParallelCorpus(TwoSidedCorpus):
     def further_references(self, test: str) -> int:
         return len(self.references.get(test, []))
 
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
-        training_pairs = self._prepared(files, self.train, self.text, workers, "training pairs")
-        for pair in training_pairs:
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
+        for pair in self._prepared(files, self.train, self.text, "training pairs", workers):
             if self.keep is not None and not self.piece_filter and not self.keep(*pair):
                 splits.counts["left out"] += 1
                 continue
             number = splits.counts["train"] + splits.counts["valid"] + 1
             splits.add("valid" if self.hold_out and number % self.hold_out == 0 else "train", pair)
-        for pair in self._prepared(files, self.valid, self.text, workers, "validation pairs"):
+        for pair in self._prepared(files, self.valid, self.text, "validation pairs", workers):
             splits.add("valid", pair)
         for number, (name, locations) in enumerate(self.test.items()):
-            for pair in self._prepared(files, locations, self.test_text or self.text, 1, f"pairs of {name}"):
+            for pair in self._prepared(files, locations, self.test_text or self.text, f"pairs of {name}"):
                 splits.add(fairseq_test_split(number), pair)
             self._write_references(files, name, splits.folder, fairseq_test_split(number))
         splits.check_filled("train", "valid", *map(fairseq_test_split, range(len(self.test))))
@@ -90,28 +88,25 @@ class ParallelCorpus(TwoSidedCorpus):
             texts = [text for text in sorted(splits.folder.glob(f"*.{language}")) if not text.name.startswith("raw")]
             truecase_files(splits.folder / f"train.{language}", texts)
 
-    def _write_references(self, files: Mapping[str, Path], name: str, folder: Path, split: str) -> None:
+    def _write_references(self, files: Files, name: str, folder: Path, split: str) -> None:
         """Write all references of a test set as published, and those after the first also prepared."""
         further_references = [[location] for location in self.references.get(name, [])]
         for version, locations in enumerate([self.test[name], *further_references]):
             published = [location.model_copy(update={"straight_apostrophes": False}) for location in locations]
-            texts: dict[str, Pairs] = {
-                f"raw{version or ''}": chain.from_iterable(read_pairs(files, location) for location in published)
-            }
+            texts: dict[str, Pairs] = {f"raw{version or ''}": _raw_pairs(files, published)}
             if version:
-                preparation = self.test_text or self.text
-                texts[f"tokens{version}"] = self._prepared(files, locations, preparation, 1, f"references of {name}")
+                text = self.test_text or self.text
+                texts[f"tokens{version}"] = self._prepared(files, locations, text, f"references of {name}")
             for prefix, pairs in texts.items():
                 path = folder / f"{prefix}.{split}.{self.target}"
                 write_text(path, "".join(f"{target}\n" for _, target in pairs))
 
     def _prepared(
-        self,
-        files: Mapping[str, Path],
-        locations: list[PairLocation],
-        preparation: TextPreparation,
-        workers: int,
-        title: str,
+        self, files: Files, locations: list[PairLocation], text: TextPreparation, title: str, workers: int = 1
     ) -> Pairs:
-        raw_pairs = chain.from_iterable(read_pairs(files, location) for location in locations)
-        return map_chunks(partial(prepare_pairs, preparation, self.languages), raw_pairs, workers, f"{title} read")
+        prepare = partial(text.prepare_pairs, self.languages)
+        return map_chunks(prepare, _raw_pairs(files, locations), workers, f"{title} read")
+
+
+def _raw_pairs(files: Files, locations: list[PairLocation]) -> Pairs:
+    return chain.from_iterable(read_pairs(files, location) for location in locations)

@@ -6,25 +6,39 @@ A recipe states the location and the format of each file of its corpus:
     {file: wmt13_test, format: segments, source: test/newstest2013-src.en.sgm, target: test/newstest2013-src.de.sgm}
     {source_file: multi30k_train_en, target_file: multi30k_train_de}
     {file: setimes2_en_ro, format: tmx, languages: [en, ro]}
+
+An archive is never unpacked, and read no further than needed. A compressed tar is decompressed from its start to the
+requested member, so reading two members side by side decompresses it at most twice. A zip file and an uncompressed tar
+are entered at the member. Links and special files are skipped, and names of members are only compared, never used as
+paths.
 """
 
 from __future__ import annotations
 
+import difflib
+import gzip
 import html
+import io
 import re
+import tarfile
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated, Any, Literal
 from xml.etree import ElementTree
 
 from pydantic import Field, model_validator
 
-from ode_transformer.lab.corpora.raw_archives import open_texts
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.yaml_file import YamlSection
 
+Files = Mapping[str, Path]  # paths of the raw files by name
+
+BUFFER_BYTES = 1 << 16
 _SEGMENT = re.compile(r"<seg\b[^>]*>(.*?)</seg>")
 _SEGMENT_START = re.compile(r"<seg\b.*")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#\d{1,4000}|#x[0-9a-f]{1,4000});", re.IGNORECASE)
@@ -34,6 +48,57 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 # Keys that a location needs, and keys that it may have
 _BILINGUAL_KEYS = {"tmx": ({"file", "languages"}, {"member"}), "tsv": ({"file", "columns"}, {"member"})}
 _MONOLINGUAL_KEYS = [({"file", "source", "target"}, set()), ({"source_file", "target_file"}, {"source", "target"})]
+
+
+def open_texts(path: Path, pattern: str | None) -> Iterator[tuple[str, IO[bytes]]]:
+    """Open a file, or members of a tar or zip file, one after the other; each must be read before the next.
+
+    A text that gzip has compressed is decompressed, whatever its name.
+
+    :param pattern: name of a member, or a shell pattern for several; None if the file is the text
+    :returns: the text's name for error messages, and its stream
+    """
+    if pattern is None:
+        with open(path, "rb") as file:
+            yield str(path), _decompress(file)
+        return
+    pattern, other_names, has_matched = pattern.removeprefix("./"), [], False
+    for name, open_member in _members(path):
+        if name != pattern and not fnmatchcase(name, pattern):
+            other_names.append(name)
+            continue
+        has_matched = True
+        with open_member() as stream:
+            yield f"{path}: {name}", _decompress(stream)
+        if name == pattern:
+            return
+    if not has_matched:
+        similar = ", ".join(difflib.get_close_matches(pattern, other_names, 3, cutoff=0)) or "nothing"
+        raise UserError(f"{path}: no {pattern} in it; there is {similar}")
+
+
+def read_texts(path: Path, pattern: str | None = None) -> Iterator[str]:
+    """Yield the lines of the texts that :func:`open_texts` opens."""
+    for name, text in open_texts(path, pattern):
+        yield from decode_stream(text, name)
+
+
+def _members(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield name and opening function of each member of a zip or tar file; each must be opened before the next."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as zipped:
+            for name in zipped.namelist():
+                yield name, partial(zipped.open, name)
+        return
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if member.isfile():
+                yield member.name.removeprefix("./"), partial(archive.extractfile, member)
+
+
+def _decompress(stream: Any) -> Any:
+    buffered = io.BufferedReader(stream, BUFFER_BYTES)
+    return gzip.open(buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered
 
 
 class PairLocation(YamlSection):
@@ -75,7 +140,7 @@ class PairLocation(YamlSection):
         return [name for name in (self.file, self.source_file, self.target_file) if name is not None]
 
 
-def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[tuple[str, str]]:
+def read_pairs(files: Files, location: PairLocation) -> Iterator[tuple[str, str]]:
     """Yield sentence pairs, source first, in the order of the files.
 
     :raises UserError: a member is missing; a file has no text; the sides have different lengths
@@ -93,7 +158,7 @@ def read_pairs(files: Mapping[str, Path], location: PairLocation) -> Iterator[tu
         raise UserError(f"{paths}: no text of the format {location.format}")
 
 
-def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[tuple[str, str]]:
+def _bilingual(files: Files, location: PairLocation) -> Iterator[tuple[str, str]]:
     for name, text in open_texts(files[str(location.file)], location.member):
         if location.languages is not None:
             yield from _translation_units(text, location.languages)
@@ -104,7 +169,7 @@ def _bilingual(files: Mapping[str, Path], location: PairLocation) -> Iterator[tu
                 yield fields[source], fields[target]
 
 
-def _sides(files: Mapping[str, Path], location: PairLocation) -> Iterator[tuple[str, str]]:
+def _sides(files: Files, location: PairLocation) -> Iterator[tuple[str, str]]:
     sides = ((location.source_file, location.source), (location.target_file, location.target))
     texts = [open_texts(files[str(location.file or file)], member) for file, member in sides]
     parse = _MONOLINGUAL[location.format]

@@ -20,16 +20,16 @@ lists, so that the corpus does not depend on the order in the archives.
 
 import hashlib
 import re
-from collections.abc import Mapping
 from functools import cache, partial
-from pathlib import Path, PurePosixPath
-from typing import Annotated, BinaryIO, Literal
+from pathlib import PurePosixPath
+from tempfile import TemporaryFile
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ode_transformer.lab.corpora.cleaning import Tokenizer
 from ode_transformer.lab.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus
-from ode_transformer.lab.corpora.raw_archives import open_texts, read_texts
+from ode_transformer.lab.corpora.raw_text import Files, open_texts, read_texts
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import decode_lines
@@ -65,86 +65,66 @@ class SummarisationCorpus(TwoSidedCorpus):
     def sources(self) -> list[str]:
         return list(SOURCES)
 
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
         lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
         listed = {name for names in lists.values() for name in names}
-        texts = splits.folder / "texts"
-        with open(texts, "wb") as file:
-            offsets = _write_texts(files, listed, file, self, workers)
-        with open(texts, "rb") as file:
+        stories = (
+            (name, stream.read())
+            for archive in ARCHIVES
+            for name, stream in open_texts(files[archive], "*.story")
+            if PurePosixPath(name).name in listed
+        )
+        offsets = {}
+        with TemporaryFile(dir=splits.folder) as texts:
+            for name, source, target in map_chunks(self.prepare_stories, stories, workers, "stories read", 500):
+                offsets[PurePosixPath(name).name] = texts.tell()
+                texts.write(f"{source}\n{target}\n".encode())
             for split, names in lists.items():
                 if missing := [name for name in names if name not in offsets]:
                     raise UserError(f"{files[LISTS[split]]}: {missing[0]} is in none of the archives")
                 for name in names:
-                    file.seek(offsets[name])
-                    source, target = (file.readline().decode().strip() for _ in range(2))
+                    texts.seek(offsets[name])
+                    source, target = (texts.readline().decode().strip() for _ in range(2))
                     if source and target:
                         splits.add(split, (source, target))
                     else:
                         splits.counts["left out"] += 1
                 splits.check_filled(split, files=[files[LISTS[split]]])
-        texts.unlink()
         print_progress(f"{splits.counts['left out']:,} stories without an article or highlights left out")
 
+    def prepare_stories(self, stories: list[tuple[str, bytes]]) -> list[tuple[str, str, str]]:
+        """Return name, source and target of each story.
 
-Story = tuple[str, bytes]  # name for errors, and content of the file
+        :param stories: name for errors, and content of the file
+        """
+        return [(name, *self.source_and_target(decode_lines(content, name))) for name, content in stories]
+
+    def source_and_target(self, story: list[str]) -> tuple[str, str]:
+        """Return source and target of a story's lines; either may be empty."""
+        lines = [text for line in story if (text := " ".join(line.split()))]
+        end = next((number for number, line in enumerate(lines) if line.startswith(HIGHLIGHT)), len(lines))
+        highlights = [line for line in lines[end:] if not line.startswith(HIGHLIGHT)]
+        return self._prepare_text(lines[:end]), self._prepare_text(highlights)
+
+    def _prepare_text(self, lines: list[str]) -> str:
+        if not self.whole_texts:
+            return " ".join(map(self._prepare_line, lines))
+        text = " ".join(line if line[-1] in END_MARKS else f"{line}." for line in lines)
+        return _LAST_FULL_STOP.sub(" .", self._prepare_line(text))
+
+    def _prepare_line(self, line: str) -> str:
+        """Return a line tokenised and in lower case, as chosen, with a mark at its end."""
+        is_marked = line[-1:] in END_MARKS
+        if self.tokenise:
+            line = _tokenizer().tokenize(line, return_str=True, escape=self.escape).strip()
+        if not is_marked and line[-1:] not in END_MARKS and not self.whole_texts:
+            line += " ." if self.tokenise else "."
+        return line.lower() if self.lowercase else line
+
+
+_tokenizer = cache(partial(Tokenizer, "en"))  # slow to make
 
 
 def story_name(address: str) -> str:
     """Return the name of the file with the story at an address."""
     return f"{hashlib.sha1(address.strip().encode()).hexdigest()}.story"
-
-
-def _write_texts(
-    files: Mapping[str, Path], listed: set[str], file: BinaryIO, options: SummarisationCorpus, workers: int
-) -> dict[str, int]:
-    """Write source and target of each listed story, a line each.
-
-    :returns: offsets in the file by the stories' names
-    """
-    stories = (
-        (name, stream.read())
-        for archive in ARCHIVES
-        for name, stream in open_texts(files[archive], "*.story")
-        if PurePosixPath(name).name in listed
-    )
-    offsets = {}
-    for name, source, target in map_chunks(partial(prepare_stories, options), stories, workers, "stories read", 500):
-        offsets[PurePosixPath(name).name] = file.tell()
-        file.write(f"{source}\n{target}\n".encode())
-    return offsets
-
-
-def prepare_stories(options: SummarisationCorpus, stories: list[Story]) -> list[tuple[str, str, str]]:
-    """Return name, source and target of each story."""
-    return [(name, *source_and_target(decode_lines(content, name), options)) for name, content in stories]
-
-
-def source_and_target(story: list[str], options: SummarisationCorpus) -> tuple[str, str]:
-    """Return source and target of a story's lines; either may be empty."""
-    lines = [text for line in story if (text := " ".join(line.split()))]
-    end = next((number for number, line in enumerate(lines) if line.startswith(HIGHLIGHT)), len(lines))
-    article, highlights = lines[:end], [line for line in lines[end:] if not line.startswith(HIGHLIGHT)]
-    return prepare_text(article, options), prepare_text(highlights, options)
-
-
-def prepare_text(lines: list[str], options: SummarisationCorpus) -> str:
-    """Return lines as one line, prepared as chosen."""
-    lines = list(filter(None, lines))
-    if options.whole_texts:
-        lines = [" ".join(line if line[-1] in END_MARKS else f"{line}." for line in lines)]
-    text = " ".join(prepare_line(line, options) for line in lines)
-    return _LAST_FULL_STOP.sub(" .", text) if options.whole_texts else text
-
-
-def prepare_line(line: str, options: SummarisationCorpus) -> str:
-    """Return a line tokenised and in lower case, as chosen, with a mark at its end."""
-    marked = line[-1:] in END_MARKS
-    if options.tokenise:
-        line = _tokenizer().tokenize(line, return_str=True, escape=options.escape).strip()
-    if not marked and line[-1:] not in END_MARKS and not options.whole_texts:
-        line += " ." if options.tokenise else "."
-    return line.lower() if options.lowercase else line
-
-
-_tokenizer = cache(partial(Tokenizer, "en"))  # slow to make

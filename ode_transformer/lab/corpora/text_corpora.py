@@ -11,8 +11,8 @@ generation and fairseq-eval-lm treat it like any word. A word that is missing in
 ``<unk>`` and lower the perplexity, so a text with such a word is refused.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,9 +20,8 @@ from pydantic import Field
 
 from ode_transformer.lab.corpora.cleaning import single_spaces
 from ode_transformer.lab.corpora.corpus import CorpusKind, SplitWriter, fairseq_test_split
-from ode_transformer.lab.corpora.download import find_in_folder, obtain_files
-from ode_transformer.lab.corpora.raw_archives import read_texts
-from ode_transformer.lab.corpora.sources import AnySource
+from ode_transformer.lab.corpora.download import Sources, local_path, obtain_files
+from ode_transformer.lab.corpora.raw_text import Files, read_texts
 from ode_transformer.lab.corpora.wheel_corpus import text_hash
 from ode_transformer.support.errors import UserError
 
@@ -52,15 +51,13 @@ class PlainTextCorpus(TextCorpus):
 
     @property
     def sources(self) -> list[str]:
-        return list(
-            dict.fromkeys([*self.train, *self.valid, *(name for names in self.test.values() for name in names)])
-        )
+        return list(dict.fromkeys(chain(self.train, self.valid, *self.test.values())))
 
     @property
     def tests(self) -> list[str]:
         return list(self.test)
 
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
         tests = {fairseq_test_split(number): names for number, names in enumerate(self.test.values())}
         for split, names in {"train": self.train, "valid": self.valid, **tests}.items():
             paths = [files[name] for name in names]
@@ -94,7 +91,7 @@ class DocumentCorpus(TextCorpus):
     def tests(self) -> list[str]:
         return []
 
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
         """Write ``train.txt`` and ``valid.txt``, with a blank line after each document of several lines."""
         for document in documents([files[name] for name in self.texts]):
             # The prefix makes this split independent of the corpora's own, which hash the text alone.
@@ -140,18 +137,18 @@ class PennTreebankCorpus(TextCorpus):
     def sources(self) -> list[str]:
         return list(SEPARATE.values())
 
-    def obtain(self, sources: Mapping[str, AnySource], raw: Path | None, folder: Path) -> Mapping[str, Path]:
+    def obtain(self, sources: Sources, raw: Path | None, folder: Path) -> Files:
         """As in the base class, but the user's folder may have the archive instead of the three files.
 
         The test split may be missing in it.
         """
         names = self.sources
         if raw is not None:
-            names = [ARCHIVE] if find_in_folder(raw, sources[ARCHIVE]) else names
-            names = [name for name in names if name != SEPARATE["test"] or find_in_folder(raw, sources[name])]
+            names = [ARCHIVE] if local_path(sources[ARCHIVE], raw, folder).is_file() else names
+            names = [n for n in names if n != SEPARATE["test"] or local_path(sources[n], raw, folder).is_file()]
         return obtain_files(names, sources, raw, folder)
 
-    def write(self, files: Mapping[str, Path], splits: SplitWriter, workers: int) -> None:
+    def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
         """Write it from ``ptb``, the archive, or of ``ptb_train``, ``ptb_valid`` and, if present, ``ptb_test``."""
         texts: dict[str, tuple[Path, str | None]] = {
             split: (files[name], None) for split, name in SEPARATE.items() if name in files

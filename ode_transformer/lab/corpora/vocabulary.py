@@ -1,8 +1,8 @@
 """Vocabularies: whole words, subword-nmt's merges, or sentencepiece's pieces.
 
 Each kind is learned from the training text of a corpus and then applied to every split. ``learn`` writes the file
-``model_file``, which must stay beside every model trained with it, and ``encoder`` reads it. ``remove_bpe`` is the
-value of fairseq's ``--remove-bpe`` that joins pieces to words again.
+``model_file``, which must stay beside every model trained with it. ``remove_bpe`` is the value of fairseq's
+``--remove-bpe`` that joins pieces to words again, and the kind of ``SUBWORD_MODELS``.
 """
 
 import contextlib
@@ -24,11 +24,14 @@ from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_N
 from ode_transformer.support.yaml_file import YamlSection
 
 TARGET_MERGES = "bpecodes.target"  # where each side has its own; beside a model lie those of the source, which it reads
-MAX_LEARNING_LINES = 5_000_000  # lines of a long text from which pieces are learned, drawn at random
+LOWERCASE_OPTIONS: dict[str, Any] = {  # lines of a long text are drawn at random
+    "normalization_rule_name": "nmt_nfkc_cf",
+    "input_sentence_size": 5_000_000,
+    "shuffle_input_sentence": True,
+}
 
 Size = Annotated[int, Field(gt=0)]
 Result = TypeVar("Result")
-Encoder = Callable[[list[str]], list[str]]  # lines of text -> lines of pieces with spaces between them
 
 
 class WordVocabulary(YamlSection):
@@ -47,9 +50,6 @@ class WordVocabulary(YamlSection):
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
         """Do nothing: fairseq-preprocess counts the words."""
-
-    def encoder(self, folder: Path, of_target: bool = False) -> Encoder:
-        return list
 
 
 class MergeVocabulary(YamlSection):
@@ -89,19 +89,17 @@ class MergeVocabulary(YamlSection):
         if (learned := codes.getvalue().count("\n") - 1) < self.merges:
             print(f"{', '.join(map(str, chosen))}: only {learned:,} of {self.merges:,} merges occur")
 
-    def encoder(self, folder: Path, of_target: bool = False) -> Encoder:
-        has_own_merges = of_target and self.learned_from == "each"
-        return partial(divide_lines, "subword_nmt", folder / (TARGET_MERGES if has_own_merges else SUBWORD_NMT_FILE))
-
 
 class PieceVocabulary(YamlSection):
     """Sentencepiece's pieces, learned from both sides together.
+
+    The own normalisation of ``sentencepiece_lowercase`` lower-cases, so that every later use of it does the same.
 
     :param size: number of pieces
     :param fewer: take fewer pieces if no more occur, instead of an error
     """
 
-    kind: Literal["sentencepiece"]
+    kind: Literal["sentencepiece", "sentencepiece_lowercase"]
     size: Size
     fewer: Annotated[bool, Field(exclude_if=lambda fewer: not fewer)] = False
     joined: ClassVar[bool] = True
@@ -109,7 +107,6 @@ class PieceVocabulary(YamlSection):
 
     model_file: ClassVar[str | None] = SENTENCEPIECE_FILE
     remove_bpe: ClassVar[str | None] = "sentencepiece"
-    trainer_options: ClassVar[dict[str, Any]] = {}
 
     def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
         """Learn the pieces from all texts; the file depends on them alone, and names no folder or machine."""
@@ -122,29 +119,12 @@ class PieceVocabulary(YamlSection):
             character_coverage=1.0,
             max_sentence_length=2**24,  # bytes; by default sentencepiece leaves out longer lines than 4,192 bytes
             minloglevel=2,
-            **self.trainer_options,
+            **(LOWERCASE_OPTIONS if self.kind == "sentencepiece_lowercase" else {}),
         )
         (output / SENTENCEPIECE_FILE).write_bytes(model.getvalue())
 
-    def encoder(self, folder: Path, of_target: bool = False) -> Encoder:
-        return partial(divide_lines, "sentencepiece", folder / SENTENCEPIECE_FILE)
 
-
-class LowercasePieceVocabulary(PieceVocabulary):
-    """Sentencepiece's pieces whose own normalisation lower-cases, so that every later use of them does the same."""
-
-    kind: Literal["sentencepiece_lowercase"]  # type: ignore[assignment]
-
-    trainer_options: ClassVar[dict[str, Any]] = {
-        "normalization_rule_name": "nmt_nfkc_cf",
-        "input_sentence_size": MAX_LEARNING_LINES,
-        "shuffle_input_sentence": True,
-    }
-
-
-Vocabulary = Annotated[
-    WordVocabulary | MergeVocabulary | PieceVocabulary | LowercasePieceVocabulary, Field(discriminator="kind")
-]
+Vocabulary = Annotated[WordVocabulary | MergeVocabulary | PieceVocabulary, Field(discriminator="kind")]
 
 
 def count_words(lines: list[str]) -> list[Counter[str]]:
@@ -166,8 +146,12 @@ def _read_encoder(kind: str, model: Path, mtime_ns: int) -> SubwordEncoder:
 def encode_text(
     vocabulary: Vocabulary, folder: Path, text: Path, workers: int, of_target: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of a text of the source or the target as pieces."""
-    return _map_lines(vocabulary.encoder(folder, of_target), text, workers, "divided")
+    """Yield the lines of a text of the source or the target as pieces, by what was learned into a folder."""
+    if vocabulary.model_file is None or vocabulary.remove_bpe is None:
+        return iterate_lines(text)
+    has_own_merges = of_target and (folder / TARGET_MERGES).exists()
+    model = folder / (TARGET_MERGES if has_own_merges else vocabulary.model_file)
+    return _map_lines(partial(divide_lines, vocabulary.remove_bpe, model), text, workers, "divided")
 
 
 def _map_lines(

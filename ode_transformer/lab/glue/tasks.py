@@ -9,8 +9,7 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ode_transformer.lab.corpora.download import obtain_files
-from ode_transformer.lab.corpora.sources import SOURCES_FILE, read_sources
+from ode_transformer.lab.corpora.download import SOURCES_FILE, obtain_files, read_sources
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, write_files
 from ode_transformer.support.lines import read_lines

@@ -6,7 +6,7 @@ word error rate    = fraction of the words with at least one error
 The edit distance is Levenshtein's: the fewest insertions, deletions and substitutions, here of phonemes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -28,26 +28,23 @@ def phoneme_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatist
     """Count the edits and the reference's phonemes of each word."""
     from rapidfuzz.distance import Levenshtein  # of the extra experiments
 
-    return _statistics([(Levenshtein.distance(h, r), len(r)) for h, r in _split_pairs(hypotheses, settings)])
+    return _statistics(hypotheses, settings, lambda output, right: (Levenshtein.distance(output, right), len(right)))
 
 
 def word_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
     """Mark each word as wrong (1) or right (0), beside a 1 for the word itself."""
-    return _statistics([(h != r, 1) for h, r in _split_pairs(hypotheses, settings)])
+    return _statistics(hypotheses, settings, lambda output, right: (output != right, 1))
 
 
-def _statistics(errors: Sequence[tuple[int, int]]) -> SentenceStatistics:
+def _statistics(
+    hypotheses: Lines, settings: Settings, count_errors: Callable[[list[str], list[str]], tuple[int, int]]
+) -> SentenceStatistics:
     """Return the statistics of a rate; words without a phoneme have the rate 0."""
-    return SentenceStatistics(
-        np.array(errors, dtype=float), lambda sums: float(100 * sums[0] / sums[1]) if sums[1] else 0.0
-    )
+    pairs = zip(hypotheses, paired_references(hypotheses, settings), strict=True)
+    errors = np.array([count_errors(output.split(), right.split()) for output, right in pairs], dtype=float)
+    return SentenceStatistics(errors, lambda sums: float(100 * sums[0] / sums[1]) if sums[1] else 0.0)
 
 
 def _score(name: str, detail: str, statistics: SentenceStatistics) -> Score:
     sums = statistics.numbers.sum(axis=0)
     return Score(name, statistics.score(sums), "tok:space", detail.format(*sums), len(statistics.numbers))
-
-
-def _split_pairs(hypotheses: Lines, settings: Settings) -> list[tuple[list[str], list[str]]]:
-    references = paired_references(hypotheses, settings)
-    return [(h.split(), r.split()) for h, r in zip(hypotheses, references, strict=True)]

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ode_transformer.lab.metrics.m2_file import correct_tokens, has_overlapping_edits, max_annotators, read_m2
+from ode_transformer.lab.metrics.m2_file import correct_tokens, max_annotators, read_m2
 from ode_transformer.lab.metrics.max_match import BETA, Counts, prf_scores
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_line_counts
 from ode_transformer.support.console import print_progress, track
@@ -107,10 +107,11 @@ def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> tuple[dic
         source = annotator.parse(" ".join(sentence.tokens))
         references.append([])
         for corrector in sorted(sentence.edits) or [0]:
-            if has_overlapping_edits(sentence, corrector):
+            correction, overlapping = correct_tokens(sentence, corrector)
+            if overlapping:
                 overlap = f"edits of annotator {corrector} overlap: the later one is left out"
                 print_progress(f"{sentence.location}: {overlap}")
-            references[-1].append(find_edits(annotator, source, correct_tokens(sentence, corrector)))
+            references[-1].append(find_edits(annotator, source, correction))
         for name, lines in hypotheses.items():
             edits[name].append(find_edits(annotator, source, lines[number].split()))
     counts = {name: count_types(of_system, references) for name, of_system in edits.items()}

@@ -119,29 +119,19 @@ def max_annotators(sentences: Iterable[AnnotatedSentence]) -> int:
     return max(len(sentence.edits) or 1 for sentence in sentences)
 
 
-def correct_tokens(sentence: AnnotatedSentence, annotator: int = 0) -> list[str]:
-    """Return the tokens after an annotator's edits, each by its first correction.
+def correct_tokens(sentence: AnnotatedSentence, annotator: int = 0) -> tuple[list[str], int]:
+    """Return the tokens after an annotator's edits, each by its first correction, and the number of overlapping edits.
 
     Errors without a known correction stay; of overlapping edits the later one is left out.
     """
     result: list[str] = []
-    position = 0
-    for edit in _divide_edits(sentence, annotator)[0]:
+    position = overlapping = 0
+    for edit in sentence.edits.get(annotator, ()):
+        if edit.kind in UNCORRECTED_TYPES:
+            continue
+        if edit.start < position:
+            overlapping += 1
+            continue
         result += [*sentence.tokens[position : edit.start], *edit.corrections[0]]
         position = edit.end
-    return [*result, *sentence.tokens[position:]]
-
-
-def has_overlapping_edits(sentence: AnnotatedSentence, annotator: int = 0) -> bool:
-    """Return whether edits of an annotator overlap, so that they cannot all be applied."""
-    return bool(_divide_edits(sentence, annotator)[1])
-
-
-def _divide_edits(sentence: AnnotatedSentence, annotator: int) -> tuple[list[Edit], list[Edit]]:
-    """Return the edits with a known correction, and the later ones of those that overlap."""
-    edits: list[Edit] = []
-    overlapping: list[Edit] = []
-    for edit in sentence.edits.get(annotator, ()):
-        if edit.kind not in UNCORRECTED_TYPES:
-            (edits if not edits or edit.start >= edits[-1].end else overlapping).append(edit)
-    return edits, overlapping
+    return [*result, *sentence.tokens[position:]], overlapping

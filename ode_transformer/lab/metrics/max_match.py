@@ -97,13 +97,10 @@ def m2_scores(hypotheses: Lines, settings: Settings) -> list[Score]:
 
 def prf_scores(counts: Counts, signature: str, sentences: int) -> list[Score]:
     """Return precision, recall and F as scores in per cent."""
-    details = {
-        "P": f"{counts.correct} of {counts.proposed} system edits correct",
-        "R": f"{counts.correct} of {counts.gold} gold edits found",
-        f"F{BETA}": f"{counts.correct} correct, {counts.proposed} system and {counts.gold} gold edits",
-    }
-    values = counts.precision, counts.recall, counts.f_score(BETA)
-    return [
-        Score(name, 100 * value, f"{signature}|beta:{BETA}", detail, sentences)
-        for (name, detail), value in zip(details.items(), values, strict=True)
+    correct, proposed, gold = counts.correct, counts.proposed, counts.gold
+    rows = [
+        ("P", counts.precision, f"{correct} of {proposed} system edits correct"),
+        ("R", counts.recall, f"{correct} of {gold} gold edits found"),
+        (f"F{BETA}", counts.f_score(BETA), f"{correct} correct, {proposed} system and {gold} gold edits"),
     ]
+    return [Score(name, 100 * value, f"{signature}|beta:{BETA}", detail, sentences) for name, value, detail in rows]

@@ -1,5 +1,7 @@
 """The metrics by name; a new metric is a new entry here."""
 
+from functools import partial
+
 from ode_transformer.lab.metrics.error_rates import (
     phoneme_error_rate,
     phoneme_statistics,
@@ -11,15 +13,19 @@ from ode_transformer.lab.metrics.max_match import m2_scores
 from ode_transformer.lab.metrics.metric import Metric
 from ode_transformer.lab.metrics.perplexity import perplexity
 from ode_transformer.lab.metrics.rouge import rouge
-from ode_transformer.lab.metrics.translation_scores import bleu, bleu_statistics, chrf, chrf_statistics
+from ode_transformer.lab.metrics.translation_scores import bleu, bleu_metric, chrf, chrf_metric, sentence_statistics
 
 METRICS: dict[str, Metric] = {
     "bleu": Metric(
         bleu,
         options=("more_references", "tokenize", "lowercase", "compound_split", "flavour", "detokenize"),
-        statistics=bleu_statistics,
+        statistics=partial(sentence_statistics, bleu_metric),
     ),
-    "chrf": Metric(chrf, options=("more_references", "lowercase", "detokenize"), statistics=chrf_statistics),
+    "chrf": Metric(
+        chrf,
+        options=("more_references", "lowercase", "detokenize"),
+        statistics=partial(sentence_statistics, chrf_metric),
+    ),
     "per": Metric(phoneme_error_rate, statistics=phoneme_statistics),
     "wer": Metric(word_error_rate, statistics=word_statistics),
     "m2": Metric(m2_scores, needs=("hypotheses", "gold"), scores=3),

@@ -7,7 +7,7 @@ compounds split            the same after ``x-y`` has become ``x ##AT##-##AT## y
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,8 @@ def detokenize(lines: Lines, language: str) -> list[str]:
     return [moses.detokenize(line.split()) for line in lines]
 
 
-def _bleu(settings: Settings) -> Any:
+def bleu_metric(settings: Settings) -> Any:
+    """Return sacrebleu's BLEU of some settings."""
     from sacrebleu.metrics.bleu import BLEU
 
     tokens = settings.tokenize == "none" or settings.flavour is not None
@@ -65,7 +66,8 @@ def _bleu(settings: Settings) -> Any:
     )
 
 
-def _chrf(settings: Settings) -> Any:
+def chrf_metric(settings: Settings) -> Any:
+    """Return sacrebleu's chrF of some settings."""
     from sacrebleu.metrics.chrf import CHRF
 
     return CHRF(lowercase=settings.lowercase)
@@ -102,7 +104,7 @@ def _signature(metric: Any, settings: Settings) -> str:
 
 def bleu(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute corpus BLEU (Papineni et al. 2002; Post 2018): n-grams up to 4, brevity penalty."""
-    metric = _bleu(settings)
+    metric = bleu_metric(settings)
     hypotheses, references = _texts(hypotheses, settings)
     result = metric.corpus_score(hypotheses, references)
     precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
@@ -112,7 +114,7 @@ def bleu(hypotheses: Lines, settings: Settings) -> list[Score]:
 
 def chrf(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute corpus chrF2 (Popović 2015): F-score with β = 2 of character n-grams up to 6."""
-    metric = _chrf(settings)
+    metric = chrf_metric(settings)
     hypotheses, references = _texts(hypotheses, settings)
     result = metric.corpus_score(hypotheses, references)
     return [Score("chrF2", result.score, _signature(metric, settings), "character F-score", len(hypotheses))]
@@ -121,20 +123,14 @@ def chrf(hypotheses: Lines, settings: Settings) -> list[Score]:
 def length_ratio(hypotheses: Lines, settings: Settings) -> float | None:
     """Compute hypothesis tokens / reference tokens of the corpus by BLEU's tokenizer; None without reference tokens."""
     hypotheses, references = _texts(hypotheses, settings)
-    result = _bleu(settings).corpus_score(hypotheses, references)
+    result = bleu_metric(settings).corpus_score(hypotheses, references)
     return result.sys_len / result.ref_len if result.ref_len else None
 
 
-def bleu_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
-    """Count the n-grams of each sentence that BLEU sums over the corpus."""
-    return _statistics(_bleu(settings), hypotheses, settings)
-
-
-def chrf_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
-    """Count the n-grams of each sentence that chrF sums over the corpus."""
-    return _statistics(_chrf(settings), hypotheses, settings)
-
-
-def _statistics(metric: Any, hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+def sentence_statistics(
+    metric_of: Callable[[Settings], Any], hypotheses: Lines, settings: Settings
+) -> SentenceStatistics:
+    """Count the n-grams of each sentence that a metric of sacrebleu sums over the corpus."""
+    metric = metric_of(settings)
     numbers = np.array(metric._extract_corpus_statistics(*_texts(hypotheses, settings)), dtype=float)
     return SentenceStatistics(numbers, lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score))

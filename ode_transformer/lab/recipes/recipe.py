@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, TypeAdapter, model_validator
 
 from ode_transformer.lab.corpora.corpus import fairseq_test_split
+from ode_transformer.lab.corpora.download import AnySource, Source, read_sources
 from ode_transformer.lab.corpora.kinds import Corpus
-from ode_transformer.lab.corpora.sources import AnySource, Source, read_sources
 from ode_transformer.lab.corpora.vocabulary import Vocabulary
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe

@@ -14,8 +14,7 @@ import pytest
 from file_server import CONTENT, SHA256, FileServer, serving, source
 
 from ode_transformer.lab.corpora import download
-from ode_transformer.lab.corpora.download import obtain_files
-from ode_transformer.lab.corpora.sources import Source, read_sources
+from ode_transformer.lab.corpora.download import Source, obtain_files, read_sources
 from ode_transformer.lab.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
 
@@ -25,7 +24,7 @@ OTHER_SHA256 = hashlib.sha256(OTHER).hexdigest()
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
-    monkeypatch.setattr(download, "RETRY_PAUSES", (0,))
+    monkeypatch.setattr(download, "RETRY_PAUSES", (0, 0))
     with serving() as file_server:
         file_server.files["a.tgz"] = CONTENT
         yield file_server
@@ -49,33 +48,37 @@ def test_a_cut_connection_is_taken_up_where_it_was_cut(
 
 
 @pytest.mark.parametrize(
-    ("content", "faults", "ranges"),
+    ("checksum", "faults", "ranges"),
     [
-        (CONTENT, {}, ["bytes=40000-"]),
-        (OTHER, {}, ["bytes=40000-"]),  # another version answers as a whole
-        (CONTENT, {"versions": False}, [""]),
-        (CONTENT, {"shift": 7}, ["bytes=40000-", ""]),
-        (CONTENT, {"empty": True}, ["bytes=40000-", ""]),
-        (CONTENT, {"packs": True}, ["bytes=40000-"]),
+        (True, {}, ["bytes=40000-"]),
+        (True, {"packs": True}, ["bytes=40000-"]),
+        (True, {"shift": 7}, ["bytes=40000-", ""]),
+        (False, {}, [""]),
     ],
 )
-@pytest.mark.parametrize("checksum", [True, False])
-def test_a_later_run_goes_on_with_the_same_version(
-    tmp_path: Path, server: FileServer, checksum: bool, content: bytes, faults: dict[str, object], ranges: list[str]
-):
+def test_a_later_run_goes_on_if_a_checksum_tells_that_the_parts_belong_together(
+    tmp_path: Path, server: FileServer, checksum: bool, faults: dict[str, int], ranges: list[str]
+) -> None:
     remote = source(server, checksum=checksum)
-    server.cuts, server.versions = [40_000, 0], bool(faults.get("versions", True))
+    server.cuts = [40_000, 0, 0]
     with pytest.raises(UserError, match=r"a.tgz: cannot be downloaded: http.*: peer closed connection .*; --raw"):
         fetch(remote, tmp_path)
     assert not (tmp_path / "a.tgz").exists()
     server.fetched.clear()
-    server.files["a.tgz"] = content
     vars(server).update(faults)
-    remote = remote.model_copy(update={"sha256": hashlib.sha256(content).hexdigest() if checksum else None})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(download, "RETRY_PAUSES", (0, 0))
-        assert fetch(remote, tmp_path).read_bytes() == content
+    assert fetch(remote, tmp_path).read_bytes() == CONTENT
     assert [byte_range for _, byte_range in server.fetched] == ranges
+
+
+@pytest.mark.parametrize("size", [40_000, len(CONTENT)])
+def test_a_part_of_another_version_is_given_up(tmp_path: Path, server: FileServer, size: int) -> None:
+    part = tmp_path / ".downloads" / "a.tgz" / "file.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(OTHER[:size])
+    if size < len(CONTENT):  # else the server has no bytes behind it
+        with pytest.raises(UserError, match=f"instead of {SHA256}; --raw"):
+            fetch(source(server), tmp_path)
+    assert fetch(source(server), tmp_path).read_bytes() == CONTENT
 
 
 def test_a_compressed_body_that_does_not_say_so_is_refused(tmp_path: Path, server: FileServer) -> None:
@@ -136,7 +139,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from ode_transformer.lab.corpora.download import obtain_files
-from ode_transformer.lab.corpora.sources import read_sources
+from ode_transformer.lab.corpora.download import read_sources
 obtain_files(["a"], read_sources(Path(sys.argv[1])), None, Path(sys.argv[2]))
 """
 

@@ -7,7 +7,7 @@ import pytest
 from gec_stand_in import SENTENCES, block, m2_text, write_punkt, write_raw
 
 from ode_transformer.lab.corpora.gec_corpus import GecCorpus, M2Corpus, apply_edits, hold_out_sentences
-from ode_transformer.lab.corpora.lang8 import WordTokenizer, entry_pairs
+from ode_transformer.lab.corpora.lang8 import entry_pairs, word_tokenizer
 from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit, read_m2
 from ode_transformer.lab.metrics.max_match import Counts, max_match
 
@@ -116,4 +116,4 @@ def punkt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_words_are_those_of_nltk_after_plain_punctuation(punkt: Path, text: str, tokens: str) -> None:
-    assert WordTokenizer(punkt)(text) == tokens
+    assert word_tokenizer(punkt)(text) == tokens

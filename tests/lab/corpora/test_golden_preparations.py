@@ -86,7 +86,7 @@ PREPARATIONS = [
 @pytest.mark.parametrize(("name", "preparation"), PREPARATIONS)
 def test_traps(name: str, preparation: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = read_recipe(find_recipe(name)).prepared_as(preparation)
-    corpus = recipe.corpus.model_copy(update={"truecase": False})  # test_truecasing.py has its cases
+    corpus = recipe.corpus.model_copy(update={"truecase": False})  # test_parallel_corpus.py has its cases
     traps, (kept, left_out) = trap_pairs(corpus), length_pairs(corpus.keep)
     fillers = [("filler", "filler")] * max(2, corpus.hold_out or 0)  # so many that a pair is held out
     held_out = (*corpus.valid, *chain.from_iterable([*corpus.test.values(), *corpus.references.values()]))

@@ -46,3 +46,20 @@ def test_every_split_and_reference_has_its_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no example for the valid split"):
         corpus.model_copy(update={"valid": [], "hold_out": 100}).build(files, output, 1)
     assert (output / "raw1.test.en").exists()
+
+
+def test_a_corpus_is_cased_but_for_its_raw_references(tmp_path: Path) -> None:
+    files = {}
+    for name, lines in {"train": ["A b .", "Ein b a"], "test": ["A C", "B A"]}.items():
+        for side in ("de", "en"):
+            files[f"{name}_{side}"] = tmp_path / f"{name}.{side}"
+            files[f"{name}_{side}"].write_text("".join(f"{line}\n" for line in lines))
+    corpus = ParallelCorpus(
+        **{"kind": "parallel", "source": "de", "target": "en", "text": {}, "truecase": True},
+        **{"train": [location("train")], "valid": [location("test")]},
+        **{"test": {"set": [location("test")]}, "references": {"set": [location("test")]}},
+    )
+    corpus.build(files, tmp_path / "corpus", 1)
+    texts = {path.name: path.read_text() for path in (tmp_path / "corpus").iterdir()}
+    assert {name for name, text in texts.items() if text.startswith("A ")} == {"raw.test.en", "raw1.test.en"}
+    assert texts["test.de"] == texts["tokens1.test.en"] == "a C\nb a\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from summarisation_stand_in import SPLITS, pack, write_raw
 
-from ode_transformer.lab.corpora.summarisation_corpus import SOURCES, SummarisationCorpus, source_and_target, story_name
+from ode_transformer.lab.corpora.summarisation_corpus import SOURCES, SummarisationCorpus, story_name
 from ode_transformer.lab.recipes.options import find_recipe
 from ode_transformer.lab.recipes.recipe import read_recipe
 from ode_transformer.support.errors import UserError
@@ -26,7 +26,7 @@ It's over."""
 
 
 def prepared(**options: object) -> tuple[str, str]:
-    return source_and_target(STORY.split("\n"), SummarisationCorpus(**options))
+    return SummarisationCorpus(**options).source_and_target(STORY.split("\n"))
 
 
 def test_a_story_by_hand() -> None:
@@ -48,9 +48,9 @@ def test_a_story_by_hand() -> None:
     ],
 )
 def test_traps_as_in_the_released_references(highlights: list[str], target: str) -> None:
-    options = read_recipe(find_recipe("cnn_dm")).corpus
+    corpus = read_recipe(find_recipe("cnn_dm")).corpus
     story = ["Text.", *(line for highlight in highlights for line in ("@highlight", "", highlight))]
-    assert source_and_target(story, options) == ("Text .", target)
+    assert corpus.source_and_target(story) == ("Text .", target)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 import sentencepiece
 
 from ode_transformer.lab.corpora.vocabulary import (
-    LowercasePieceVocabulary,
     MergeVocabulary,
     PieceVocabulary,
     WordVocabulary,
+    divide_lines,
     encode_text,
 )
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
@@ -51,7 +51,7 @@ def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path
     merges = MergeVocabulary(kind="subword_nmt", merges=20, learned_from=side)
     merges.learn(texts, tmp_path, workers=1)
     assert (tmp_path / SUBWORD_NMT_FILE).read_text().count("\n") == 21  # a line for the version
-    assert merges.encoder(tmp_path)([unsplit_word]) == [
+    assert divide_lines("subword_nmt", tmp_path / SUBWORD_NMT_FILE, [unsplit_word]) == [
         " ".join(f"{letter}@@" for letter in unsplit_word[:-1]) + f" {unsplit_word[-1]}"
     ]
 
@@ -60,7 +60,7 @@ def test_merges_of_each_side_divide_its_own_text(texts: list[Path], tmp_path: Pa
     """The source's lie where a model finds them."""
     merges = MergeVocabulary(kind="subword_nmt", merges=40, learned_from="each", joined=False)
     merges.learn(texts, tmp_path, workers=1)
-    assert merges.encoder(tmp_path)(["green GREEN"]) == ["green G@@ R@@ E@@ E@@ N"]
+    assert divide_lines("subword_nmt", tmp_path / SUBWORD_NMT_FILE, ["green GREEN"]) == ["green G@@ R@@ E@@ E@@ N"]
     assert list(encode_text(merges, tmp_path, texts[1], 1, of_target=True)) == texts[1].read_text().splitlines()
 
 
@@ -79,7 +79,7 @@ def test_lower_case_pieces_are_learned_of_long_lines_too_and_fewer_than_asked_fo
     text = tmp_path / "train"
     text.write_text("a word in a short line\n" * 50 + f"{'Πρωτα λογια ' * 400}\n" * 50, encoding="utf-8")
     with pytest.raises(RuntimeError, match="Vocabulary size too high"):
-        LowercasePieceVocabulary(kind="sentencepiece_lowercase", size=500).learn([text], tmp_path, 1)
-    LowercasePieceVocabulary(kind="sentencepiece_lowercase", size=500, fewer=True).learn([text], tmp_path, 1)
+        PieceVocabulary(kind="sentencepiece_lowercase", size=500).learn([text], tmp_path, 1)
+    PieceVocabulary(kind="sentencepiece_lowercase", size=500, fewer=True).learn([text], tmp_path, 1)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / SENTENCEPIECE_FILE))
     assert processor.unk_id() not in processor.encode("πρωτα λογια")

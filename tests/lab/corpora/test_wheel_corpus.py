@@ -3,8 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.lab.corpora.pronunciation_corpus import DICTIONARY, PronunciationCorpus, parse_dictionary
-from ode_transformer.lab.corpora.wheel_corpus import SPLITS, Pair, normalise, split_of
+from ode_transformer.lab.corpora.wheel_corpus import (
+    DICTIONARY,
+    SPLITS,
+    Pair,
+    PronunciationCorpus,
+    normalise,
+    parse_dictionary,
+    split_of,
+)
 from ode_transformer.support.errors import UserError
 
 CORPUS = PronunciationCorpus(kind="pronunciations", packages="quickstart_pronunciations.txt")

@@ -12,7 +12,6 @@ from ode_transformer.lab.metrics.m2_file import (
     AnnotatedSentence,
     Edit,
     correct_tokens,
-    has_overlapping_edits,
     iterate_sentences,
     read_m2,
 )
@@ -159,7 +158,7 @@ def test_edits_are_those_of_the_definition(seed: int):
         right = sum(edit.correct for edit in found)
         assert (right, len(found)) == by_definition(source, hypothesis, edits, max_unchanged), (source, hypothesis)
         applied = tuple(Edit(edit.start, edit.end, "x", (edit.correction,)) for edit in found)
-        assert correct_tokens(AnnotatedSentence(tuple(source), {0: applied})) == hypothesis
+        assert correct_tokens(AnnotatedSentence(tuple(source), {0: applied})) == (hypothesis, 0)
         correct += right
     assert correct > 5  # the cases are about something
 
@@ -216,9 +215,9 @@ def test_what_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert second.edits == {0: (Edit(0, 1, "R:DET", ((),)), Edit(5, 5, "M:PUNCT", (("|",),)))}  # bars of its own
     assert (third.edits, third.location) == ({}, f"{tmp_path}/gold.m2:12")
     assert "gold.m2: edits outside their sentences: 1, the first in line 9;" in capsys.readouterr().err
-    assert " ".join(correct_tokens(first)) == "She went to school by bus yesterday ."
-    assert correct_tokens(first, annotator=1) == list(first.tokens)
-    assert " ".join(correct_tokens(second)) == "the ending is fine |"
+    assert " ".join(correct_tokens(first)[0]) == "She went to school by bus yesterday ."
+    assert correct_tokens(first, annotator=1) == (list(first.tokens), 0)
+    assert " ".join(correct_tokens(second)[0]) == "the ending is fine |"
     for text in ("S a\nS b", "S a\nA 0|||x|||y|||-|||-|||0"):
         with pytest.raises(UserError, match="gold.m2:2: "):
             list(iterate_sentences(text.splitlines(), "gold.m2"))
@@ -226,9 +225,8 @@ def test_what_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_of_overlapping_edits_the_later_one_is_left_out():
     overlapping = edited(Edit(0, 2, "x", (("A",),)), Edit(1, 3, "x", (("B",),)), Edit(2, 3, "x", (("C",),)))
-    assert correct_tokens(overlapping) == ["A", "C", "d"]
-    assert has_overlapping_edits(overlapping)
-    assert not has_overlapping_edits(overlapping, annotator=1)
+    assert correct_tokens(overlapping) == (["A", "C", "d"], 1)
+    assert correct_tokens(overlapping, annotator=1) == (list("abcd"), 0)
     adjacent = edited(Edit(0, 2, "x", (("A",),)), Edit(2, 2, "x", (("B",),)), Edit(2, 4, "x", ((),)))
-    assert not has_overlapping_edits(adjacent)
-    assert not has_overlapping_edits(edited(Edit(0, 2, "UNK", (("A",),)), Edit(1, 3, "x", (("B",),))))
+    assert correct_tokens(adjacent) == (["A", "B"], 0)
+    assert correct_tokens(edited(Edit(0, 2, "UNK", (("A",),)), Edit(1, 3, "x", (("B",),)))) == (["a", "B", "d"], 0)
