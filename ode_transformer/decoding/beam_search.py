@@ -36,12 +36,7 @@ class Hypotheses:
     """
 
     def __init__(self, lengths: Tensor, beam: int, limits: Tensor, limit: int, first_token: int, padding: int) -> None:
-        """Begin every hypothesis with one word.
-
-        :param lengths: of the sources, [B]
-        :param beam: k
-        :param limit: the greatest of ``limits``
-        """
+        """Begin every hypothesis with one word; ``beam`` is k, ``limit`` the greatest of ``limits``."""
         self.lengths, self.limits, self.beam, self.sentences = lengths, limits, beam, list(range(len(lengths)))
         rows, device = len(lengths) * beam, lengths.device
         self.tokens = torch.full((rows, limit + 2), padding, device=device)
@@ -60,10 +55,7 @@ class Hypotheses:
         self.attention[:, :, step + 1] = weights
 
     def continuations(self, log_probs: Tensor, step: int) -> Continuations:
-        """Return the 2k best continuations of each sentence.
-
-        :param log_probs: of all words, [R, words]
-        """
+        """Return the 2k best continuations of each sentence by the log-probabilities of all words, [R, words]."""
         so_far = self.scores[:, step - 1] if step else None
         return best_continuations(log_probs, so_far, self._first_rows[: len(self.sentences)], self.beam)
 
@@ -78,11 +70,9 @@ class Hypotheses:
         return rows
 
     def remove(self, sentences: list[int]) -> Tensor:
-        """Take sentences out of the batch; return which of those before stay, [B].
+        """Take sentences, numbered among those that are left, out of the batch; return which of these stay, [B].
 
         Their rows are there until ``continue_by``, which has to be given continuations of the others alone.
-
-        :param sentences: their numbers among those that are left
         """
         stays = torch.ones(len(self.sentences), dtype=torch.bool, device=self.vacant.device)
         stays[sentences] = False
@@ -177,16 +167,12 @@ class BeamSearch(SequenceGenerator):
         capacity = min(-(-(limit + 1) // BLOCK) * BLOCK, self.max_len)
         search = self.recorded.search(self.model, encoder_outs, rules, capacity)
         search.run(encoder_outs, limits, first_token)
-        power = self.len_penalty if self.normalize_scores else 0
-        return search.hypotheses(len(limits), lambda total, length: total / length**power)
+        return search.hypotheses(len(limits), self.len_penalty if self.normalize_scores else 0)
 
     def _search_growing(
         self, net_input: dict[str, Tensor], lengths: Tensor, limits: Tensor, bounds: tuple[int, int], first_token: int
     ) -> list[list[dict[str, Tensor]]]:
-        """Search over caches that grow, from which sentences leave that have ended.
-
-        :param bounds: least and greatest of ``limits``
-        """
+        """Search over caches that grow and that ended sentences leave; ``bounds`` are those of ``limits``."""
         (shortest_limit, limit), k = bounds, self.beam_size
         encoder_outs = self._encode(net_input)
         states: list[dict[str, Any]] = [{ROWS_STAY: True} for _ in self.model.models]
@@ -241,10 +227,8 @@ class BeamSearch(SequenceGenerator):
         limit: int,
         finalized: list[list[dict[str, Tensor]]],
     ) -> list[int]:
-        """Add hypotheses that end to the results of their sentences.
+        """Add hypotheses that end, [N], to the results of their sentences.
 
-        :param ended: [N] each
-        :param finalized: of each sentence of the batch, changed in place
         :returns: numbers, among the sentences that are left, of those that have ended with them
         """
         left = set(hypotheses.sentences)
@@ -274,7 +258,7 @@ class BeamSearch(SequenceGenerator):
     def _forbid(self, log_probs: Tensor, step: int, at_limit: Tensor | None) -> None:
         """Give words that cannot follow the score -inf, in place, and the unknown word its penalty.
 
-        :param at_limit: rows of hypotheses that have to end, [R]; None for none
+        Hypotheses of the rows ``at_limit``, [R], have to end.
         """
         log_probs[:, self.pad] = -math.inf
         if self.unk_penalty:

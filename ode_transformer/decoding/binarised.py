@@ -101,20 +101,16 @@ def target_line(task: Any, tokens: Any, remove_bpe: str | None, escape_unk: bool
 
 
 def reference_lines(task: Any, split: Split, numbers: Sequence[int], remove_bpe: str | None) -> list[str]:
-    """Return the references of sentences of a split.
-
-    :param remove_bpe: see :func:`joined_pieces`
-    """
+    """Return the references of sentences of a split; ``remove_bpe`` is from :func:`joined_pieces`."""
     return [target_line(task, row["target"], remove_bpe, escape_unk=True) for row in split.rows(numbers)]
 
 
 def translate_split(
     hub: Any, split: Split, numbers: Sequence[int], remove_bpe: str | None, chunk_size: int, **search: Any
 ) -> list[str]:
-    """Return the best translation of sentences of a split, in their order; lines on standard error say how far it is.
+    """Return the best translation of sentences of a split, in their order, by a :class:`TranslationHub`.
 
-    :param hub: :class:`TranslationHub`
-    :param remove_bpe: see :func:`joined_pieces`
+    Lines on standard error say how far it is.
     """
     sources = [row["source"] for row in split.rows(numbers)]
     by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))  # for little padding

@@ -100,11 +100,9 @@ class RecordedSearch:
         self.tokens = torch.full((rows, capacity + 1), rules.padding, device=device)
         self.scores = torch.zeros(rows, capacity, device=device)  # sums up to each position
         # Before the first word the hypotheses of a sentence are the same.
-        self.first_scores = (
-            torch.full((B, k), -math.inf, device=device)
-            .index_fill_(1, torch.zeros(1, dtype=torch.long, device=device), 0.0)
-            .flatten()
-        )
+        first_scores = torch.full((B, k), -math.inf, device=device)
+        first_scores[:, 0] = 0
+        self.first_scores = first_scores.flatten()
         self.first_rows = torch.arange(0, rows, k, device=device)[:, None]
         self.limits = torch.zeros(B, dtype=torch.long, device=device)
         self.vacant = torch.zeros(B, k, dtype=torch.bool, device=device)
@@ -132,10 +130,10 @@ class RecordedSearch:
                 if (step + 1) % _LOOK == 0 and bool(self.waits.all()):
                     break
 
-    def hypotheses(self, count: int, score: Callable[[Tensor, int], Tensor]) -> Hypotheses:
+    def hypotheses(self, count: int, length_power: float) -> Hypotheses:
         """Return the hypotheses of the first ``count`` sentences, on the CPU.
 
-        :param score: maps the sum of a hypothesis' scores and its number of words to its score
+        :param length_power: power of a hypothesis' number of words that divides the sum of its scores
         """
         numbers, lengths = self.ended[:count].tolist(), self.ended_lengths.tolist()
         tokens, sums = self.ended_tokens[:count].cpu(), self.ended_scores[:count].cpu()
@@ -147,7 +145,7 @@ class RecordedSearch:
                 hypotheses[sentence].append(
                     {
                         "tokens": tokens[sentence, rank, 1 : length + 1],
-                        "score": score(so_far[-1], length),
+                        "score": so_far[-1] / length**length_power,
                         "attention": torch.empty(0),
                         "alignment": torch.empty(0),
                         "positional_scores": torch.cat([so_far[:1], so_far[1:] - so_far[:-1]]),
@@ -221,10 +219,7 @@ class RecordedSearch:
         log_probs.masked_fill_(at_limit[:, None] & self.not_end, -math.inf)
 
     def _keep_ended(self, continuations: Continuations, ends: Tensor, position: Tensor) -> None:
-        """Keep hypotheses that end, at most k of a sentence, which has then ended.
-
-        :param ends: which of the continuations end, [B, k]
-        """
+        """Keep the hypotheses that end, ``ends`` [B, k], at most k of a sentence, which has then ended."""
         k = self.rules.beam
         slots = torch.where(ends, self.ended[:, None] + ends.cumsum(1) - 1, k).clamp_(max=k)  # [B, k]
         tokens = self.tokens[continuations.rows].index_fill_(2, position + 1, self.rules.end)  # [B, k, L + 1]

@@ -73,10 +73,7 @@ def load_hub(
     cuda_graphs: bool = True,
     language_model: bool = False,
 ) -> Any:
-    """Load a model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one.
-
-    :raises UserError: :func:`load_trained_model` raises it
-    """
+    """Load a model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one."""
     model, options, task = load_trained_model(path, data, source, target, language_model, scheme)
     import torch
 

@@ -191,10 +191,7 @@ def position_table(stack: Any) -> Tensor:
 
 
 def set_layer(layer_spec: Any, layer: Mapping[str, SubLayer], asymmetric: bool) -> None:
-    """Set the weights of one layer.
-
-    :param asymmetric: the form of relative positions, see above
-    """
+    """Set the weights of one layer, with relative positions in the asymmetric form or the other, see above."""
     attention: Any = layer["self_attn"].function
     if attention.relative_keys is not None:
         layer_spec.self_attention = relative_specification(attention, asymmetric)

@@ -172,13 +172,12 @@ class DepthStack(nn.Module):
         :param y: [B, T, C]
         :returns: y_L, and what the layers and the end read: y_0, y_1, … [B, T, C] each
         """
-        scheme, history, residual, first_values = self.depth_scheme, self.history, self.value_residual, []  # type: ignore[var-annotated]
+        scheme, history = self.depth_scheme, self.history
         earlier: Sequence[Tensor] = ()
         state = scheme.start(y)
         if history is not None:
             y, earlier = history(y)
-        if residual is not None:
-            context = replace(context, value_residual=residual, kept_values=first_values)
+        context = replace(context, value_residual=self.value_residual)
         inputs = [y]
         for layer in self.layers:
             if self.recompute and self.training:
@@ -187,8 +186,6 @@ class DepthStack(nn.Module):
                 )
             else:
                 y, state = layer(y, state, context, scheme)
-            if first_values:
-                context = replace(context, first_values=first_values.pop(), kept_values=None)
             if history is not None:
                 y, earlier = history(y, earlier)
             inputs.append(y)

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ode_transformer.nn import DepthChoice, Option
@@ -86,7 +87,8 @@ def read_choices(args: argparse.Namespace, stacks: Sequence[str]) -> dict[str, D
                 else option.default
             )
             try:
-                choices[stack] = choice if value == choice.value(option) else choice.with_value(option, value)
+                changed = value != choice.value(option)
+                choices[stack] = replace(choice, **choice.change(option, value)) if changed else choice
             except ValueError as error:
                 raise OptionError(f"--{stack}-ode-scheme {choice.scheme}: {error}") from error
     return choices

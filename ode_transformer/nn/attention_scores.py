@@ -62,7 +62,6 @@ def attention_mask(
 
     :param padding_mask: [.., keys], True at padding; its first axes broadcast to B. None for no padding
     :param causal: no position attends to a later one
-    :param choice: variant of the attention
     :param dtype: of the queries, as a rule
     """
     masked = None if padding_mask is None else padding_mask[..., None, None, :]  # [.., 1, 1, S]

@@ -42,8 +42,7 @@ class Context:
     :param build_cache: builds a cache of self-attention
     :param weights: lists for the attention weights [B, H, T, S] of every evaluation, by layer and kind
     :param value_residual: sums the values of the first layer and those of a later one
-    :param first_values: of the first layer's first evaluation, [B, H, T, C/H]; None in the first layer
-    :param kept_values: list to which the first layer appends them
+    :param first_values: holds those of the first layer's first evaluation, [B, H, T, C/H], once they are computed
     """
 
     masks: Mapping[SubLayerKind, AttentionMask]
@@ -53,8 +52,7 @@ class Context:
     build_cache: Callable[[], KeyValueCache] = KeyValueCache
     weights: Mapping[tuple[int, SubLayerKind], list[Tensor]] = field(default_factory=dict)
     value_residual: ValueResidual | None = None
-    first_values: Tensor | None = None
-    kept_values: list[Tensor] | None = None
+    first_values: list[Tensor] = field(default_factory=list)
 
     def inputs(self, sublayer: SubLayer, stage: int) -> dict[str, Any]:
         """Return the inputs of an attention beside the representation, for the evaluation of a stage."""
@@ -63,7 +61,7 @@ class Context:
             "source": self.source if sublayer.kind is SubLayerKind.CROSS_ATTENTION else None,
             "cache": None if self.caches is None else self._cache(self.caches, sublayer, stage),
             "weights": self.weights.get((sublayer.layer, sublayer.kind)),
-            "change_values": self._change_values(self.value_residual, sublayer, stage),
+            "change_values": self._change_values(self.value_residual, sublayer),
         }
 
     def _cache(self, caches: MutableMapping[str, Cache], sublayer: SubLayer, stage: int) -> Cache | None:
@@ -77,16 +75,12 @@ class Context:
             caches[name] = EncoderCache() if over_source else self.build_cache()
         return caches[name]
 
-    def _change_values(
-        self, residual: ValueResidual | None, sublayer: SubLayer, stage: int
-    ) -> Callable[[Tensor], Tensor] | None:
+    def _change_values(self, residual: ValueResidual | None, sublayer: SubLayer) -> Callable[[Tensor], Tensor] | None:
         if residual is None or sublayer.kind is not SubLayerKind.SELF_ATTENTION:
             return None
-        if self.first_values is not None:
-            return partial(residual.sum, sublayer.layer, self.first_values)
-        return self._keep_values if stage == 0 else None
+        return partial(residual.sum, sublayer.layer, *self.first_values) if sublayer.layer else self._keep_first
 
-    def _keep_values(self, values: Tensor) -> Tensor:
-        assert self.kept_values is not None
-        self.kept_values.append(values)
+    def _keep_first(self, values: Tensor) -> Tensor:
+        if not self.first_values:  # neither by later evaluations nor when a backward pass computes it again
+            self.first_values.append(values)
         return values

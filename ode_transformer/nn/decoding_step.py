@@ -120,7 +120,6 @@ class StepMasks:
 
         :param keys: T, the number of target positions so far
         :param padding: of them, [B, .., T], True at padding; None for no padding
-        :param choice: variant of the attention
         """
         bias, clip = None if padding is None else self._by_head(padding), choice.max_relative_positions
         if not clip:

@@ -40,11 +40,7 @@ class Dropout(nn.Module):
         return x * nn.functional.dropout(x.new_ones(shape), self.active, training=True)
 
     def make_generation_fast_(
-        self,
-        name: str = "",
-        retain_dropout: bool = False,
-        retain_dropout_modules: Sequence[str] | None = None,
-        **_: object,
+        self, retain_dropout: bool = False, retain_dropout_modules: Sequence[str] | None = None, **_: object
     ) -> None:
         """Prepare for decoding; fairseq calls this on every module.
 

@@ -29,12 +29,7 @@ def joint_width(source: int, target: int, combination: str) -> int:
 
 
 def joint_representation(source: Tensor, target: Tensor, combination: str = "add") -> Tensor:
-    """Combine all pairs of a source and a target position (Eq. 4).
-
-    :param source: [B, S, C_source]
-    :param target: [B, T, C_target]
-    :returns: [B, S, T, C]
-    """
+    """Combine all pairs of two positions (Eq. 4), [B, S, C_source] and [B, T, C_target] -> [B, S, T, C]."""
     source, target = source.unsqueeze(2), target.unsqueeze(1)  # [B, S, 1, C_source], [B, 1, T, C_target]
     if combination == "add":
         return source + target  # [B, S, T, C]
@@ -46,11 +41,7 @@ class SourceAxisAttention(MultiheadAttention):
     """Attention along the source axis; :class:`MultiheadAttention` itself is attention along the target axis."""
 
     def forward(self, x: Tensor, *arguments: Any, **inputs: Any) -> Tensor:
-        """Let the source positions of each line attend to one another; further arguments are those of all attentions.
-
-        :param x: [B, S, T, C]
-        :returns: [B, S, T, C]
-        """
+        """Attend within each line, [B, S, T, C] -> [B, S, T, C]; further arguments are those of all attentions."""
         # One copy that the three projections share; no copy when there is a single target position.
         lines = x.transpose(1, 2).contiguous()  # [B, T, S, C]
         return super().forward(lines, *arguments, **inputs).transpose(1, 2)  # [B, S, T, C]

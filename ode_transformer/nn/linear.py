@@ -18,7 +18,7 @@ def _is_amd_with_avx512() -> bool:
     return has_avx512 and processors.exists() and "AuthenticAMD" in processors.read_text(encoding="utf-8")
 
 
-ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _is_amd_with_avx512() else None
+ONEDNN_LINEAR: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _is_amd_with_avx512() else None
 
 
 class Linear(nn.Linear):
@@ -37,13 +37,7 @@ def linear(input_dim: int, dim: int) -> Linear:
 
 
 def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x Wᵀ + b.
-
-    :param x: [.., input_dim]
-    :param weight: W [dim, input_dim]
-    :param bias: b [dim]; 0 if None
-    :returns: [.., dim]
-    """
+    """Return x Wᵀ + b, [.., input_dim] -> [.., dim], for W [dim, input_dim] and b [dim], or 0 if None."""
     if not _suits_onednn(x, weight):
         return nn.functional.linear(x, weight, bias)
     multiply = _OneDNNLinear.apply if torch.is_grad_enabled() else _multiply
@@ -62,7 +56,6 @@ def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
 
 
 def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    assert ONEDNN_LINEAR is not None
     y: Tensor = ONEDNN_LINEAR(x, weight, bias, "none", [], "")
     return y
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,6 @@ class Choice:
     def value(self, option: Option) -> Any:
         """Return the value of an option."""
         return getattr(getattr(self, option.group) if option.group else self, option.name)
-
-    def with_value(self, option: Option, value: Any) -> Self:
-        """Return a copy with another value of an option."""
-        return replace(self, **self.change(option, value))  # type: ignore[type-var]
 
     def change(self, option: Option, value: Any) -> dict[str, Any]:
         """Return the field that gives an option another value, by name."""

@@ -38,10 +38,7 @@ class RelativePositionKeys(_OffsetTable):
     """Table A, which adds to the attention scores."""
 
     def forward(self, query: Tensor, offsets: Tensor) -> Tensor:
-        """Return q_i · A[o_ij], [.., T, head_dim] -> [.., T, S].
-
-        :param offsets: o_ij, [T, S]
-        """
+        """Return q_i · A[o_ij] for offsets o [T, S], [.., T, head_dim] -> [.., T, S]."""
         products = query @ self.weight.t().to(query.dtype)  # [.., T, 2k + 1]
         return products.gather(-1, offsets.expand(*products.shape[:-2], -1, -1))
 
@@ -50,11 +47,7 @@ class RelativePositionValues(_OffsetTable):
     """Table B, which adds to the attended values."""
 
     def forward(self, probabilities: Tensor, offsets: Tensor) -> Tensor:
-        """Return Σ_j p_ij B[o_ij], [.., T, S] -> [.., T, head_dim].
-
-        :param probabilities: attention weights
-        :param offsets: o_ij, [T, S]
-        """
+        """Return Σ_j p_ij B[o_ij] for offsets o [T, S], [.., T, S] -> [.., T, head_dim]."""
         sums = probabilities.new_zeros(*probabilities.shape[:-1], len(self.weight))  # [.., T, 2k + 1]
         sums = sums.scatter_add(-1, offsets.expand_as(probabilities), probabilities)
         return sums @ self.weight.to(probabilities.dtype)

@@ -94,9 +94,7 @@ class Outputs(NamedTuple):
 class OutputCorrection(Scheme):
     """Output form, with W as ``weight`` and W' as ``output_weight``, which start at the mean.
 
-    :param predictor: stages of the prediction
-    :param iterations: number of corrections, at least 1
-    :param coefficients: weights of the stages in the prediction; by default the tableau's
+    The parameters are those of :class:`IncrementCorrection`.
     """
 
     def __init__(

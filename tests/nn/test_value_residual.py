@@ -1,7 +1,5 @@
 """Value residual: the equation layer by layer, and whose values are added."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
@@ -20,8 +18,7 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
         nn.init.normal_(residual.weight)
     weights = residual.weight if learned else torch.full((2, 2), 0.5, dtype=torch.float64)
     x = torch.randn(2, 4, DIM, dtype=torch.float64)
-    kept: list[torch.Tensor] = []
-    context, expected, y = Context({KIND: AttentionMask()}, value_residual=residual, kept_values=kept), x, x
+    context, expected, y = Context({KIND: AttentionMask()}, value_residual=residual), x, x
     for n, attention in enumerate(attentions):
         layer = Layer({"self_attn": SubLayer(KIND, attention, DIM, normalized=False).double()})
         layer.place(n)
@@ -34,6 +31,4 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
                 v = weights[n - 1, 0] * first + weights[n - 1, 1] * v
             out = (q @ k.transpose(-1, -2) / (DIM / HEADS) ** 0.5).softmax(-1) @ v
             expected = expected + attention.out_proj(out.transpose(1, 2).flatten(2))
-        if n == 0:
-            context = replace(context, first_values=kept.pop())
     torch.testing.assert_close(y, expected)
