@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ode_transformer.support.errors import UserError, shorten
+from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
 BEAM, LENGTH_PENALTY = 5, 1.0  # of a search, unless the user chooses
@@ -48,7 +48,7 @@ def _number(
         with suppress(ValueError):
             if is_allowed(value := kind(text)):
                 return value
-        raise argparse.ArgumentTypeError(f"{shorten(text, 60)} is not {allowed}")
+        raise argparse.ArgumentTypeError(f"{one_line(text, 60)} is not {allowed}")
 
     return parse
 
@@ -71,10 +71,7 @@ def rising_numbers(text: str) -> list[int]:
 
 
 def check_within(flag: str, numbers: Sequence[int], count: int) -> None:
-    """Refuse numbers of sentences that are not there.
-
-    :param numbers: in rising order
-    """
+    """Refuse numbers of sentences, in rising order, that are not there."""
     if numbers and numbers[-1] > count:
         raise UserError(f"{flag} {numbers[-1]}: the sentences are 1 to {count}")
 
@@ -86,10 +83,7 @@ def named_path(text: str) -> tuple[str, Path]:
 
 
 def add_systems(parser: argparse.ArgumentParser, kind: str) -> None:
-    """Add the systems of a command that takes several; ``args.systems`` are names, empty by default, and paths.
-
-    :param kind: what a path names, such as ``checkpoint``
-    """
+    """Add the systems of a command that takes several; ``args.systems`` are names, empty by default, and paths."""
     help_text = f"{kind} of each system, with a name in front of it if wanted: Euler=runs/euler (default: its folder)"
     parser.add_argument("systems", nargs="+", type=named_path, metavar="[NAME=]PATH", help=help_text)
 

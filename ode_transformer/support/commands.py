@@ -37,11 +37,10 @@ def flags(options: Mapping[str, Any]) -> list[str]:
     """Convert ``{"lr": 0.1, "cpu": True}`` to ``["--lr", "0.1", "--cpu"]``; False and None leave an option out."""
     arguments: list[str] = []
     for name, value in options.items():
-        if value is None or value is False:
-            continue
-        arguments.append(f"--{name}")
-        if value is not True:
-            arguments.append(str(value))
+        if value is True:
+            arguments.append(f"--{name}")
+        elif value is not None and value is not False:
+            arguments += [f"--{name}", str(value)]
     return arguments
 
 
@@ -118,10 +117,7 @@ def last_line(log: Path) -> str:
 
 
 def keep_memory() -> dict[str, str]:
-    """Return the environment of a process that keeps the memory it frees.
-
-    It has TCMalloc, where that is installed and the user preloads nothing else.
-    """
+    """Return the environment of a process that keeps the memory it frees, by TCMalloc where that is installed."""
     if "LD_PRELOAD" in os.environ or (library := find_library("tcmalloc_minimal")) is None:
         return GNU_C_LIBRARY
     return {"LD_PRELOAD": library, "TCMALLOC_RELEASE_RATE": "0"}

@@ -23,10 +23,7 @@ COMMAND_LOG: ContextVar[Path | None] = ContextVar("command log", default=None)
 
 @contextmanager
 def compact_output(command_log: Path) -> Iterator[None]:
-    """During the block, print commands in short and headings without empty lines.
-
-    :param command_log: file to which the whole commands are appended
-    """
+    """During the block, print commands in short, and whole into ``command_log``; headings have no empty lines."""
     token = COMMAND_LOG.set(command_log)
     try:
         yield
@@ -40,10 +37,7 @@ def print_heading(line: str) -> None:
 
 
 def print_text(text: object, end: str = "\n", file: TextIO | None = None) -> None:
-    """Print what a file holds or is called: control characters, which would change the terminal, are replaced.
-
-    :param file: standard output by default
-    """
+    """Print what a file holds or is called: control characters, which would change the terminal, are replaced."""
     global printed
     printed += 1
     safe = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in str(text))

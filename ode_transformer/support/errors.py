@@ -30,13 +30,9 @@ def printable_line(text: object) -> str:
 
 
 def one_line(text: object, length: int = 200) -> str:
-    """Return :func:`printable_line` of limited length, for a message."""
-    return shorten(printable_line(text), length)
-
-
-def shorten(text: str, length: int) -> str:
-    """Return at most ``length`` characters of a text, with an ellipsis if that is not all."""
-    return text if len(text) <= length else f"{text[:length]}…"
+    """Return :func:`printable_line` of limited length, for a message, with an ellipsis if that is not all."""
+    line = printable_line(text)
+    return line if len(line) <= length else f"{line[:length]}…"
 
 
 def list_numbers(numbers: Sequence[int], count: int = 5) -> str:
@@ -64,19 +60,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def unknown_arguments(arguments: Sequence[str], options: Iterable[str]) -> str:
-    """Return the message about words that a command does not know, with the option that the first one resembles.
-
-    :param options: all that the command has, such as ``--arch``
-    """
+    """Return the message about words that a command does not know, with the option that the first one resembles."""
     similar = did_you_mean(arguments[0].partition("=")[0], options, likeness=0.75)
     return f"unrecognized arguments: {' '.join(arguments)}{similar}"
 
 
 def did_you_mean(name: str, candidates: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the known name that begins with an unknown one, or resembles it, as a question; "" if none does.
-
-    :param likeness: the least, from 0 to 1
-    """
+    """Return the known name that begins with an unknown one, or resembles it, as a question; "" if none does."""
     names = list(candidates)
     longer = sorted((candidate for candidate in names if name.strip("-") and candidate.startswith(name)), key=len)
     similar = longer or get_close_matches(name, names, n=1, cutoff=likeness)

@@ -14,10 +14,7 @@ from ode_transformer.support.errors import UserError
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    """Return the lines of a text without their ends.
-
-    :param path: ``-`` for standard input
-    """
+    """Return the lines of a text without their ends; the path ``-`` is standard input."""
     return list(iterate_lines(path))
 
 

@@ -43,20 +43,19 @@ def find_subword_model(folder: Path, kinds: Collection[str] = tuple(SUBWORD_MODE
     :param kinds: those that are looked for
     :raises UserError: none of its files has the name that fairseq expects, and several could be the subword model
     """
-    models = {kind: SUBWORD_MODELS[kind] for kind in kinds}
-    for kind, model in models.items():
-        if (file := folder / model.file_name).is_file():
-            return kind, file
-    candidates = [
-        (kind, file)
-        for kind, model in models.items()
-        for file in sorted(folder.glob(model.other_names))
-        if file.is_file()
-    ]
-    if len(candidates) > 1:
-        names = ", ".join(file.name for _, file in candidates)
-        raise UserError(f"{folder}: which is the subword model, {names}? Name it with --bpe and --bpe-model")
-    return candidates[0] if candidates else None
+    for names in ("file_name", "other_names"):
+        files = [
+            (kind, file)
+            for kind in kinds
+            for file in sorted(folder.glob(getattr(SUBWORD_MODELS[kind], names)))
+            if file.is_file()
+        ]
+        if len(files) > 1 and names == "other_names":
+            listed = ", ".join(file.name for _, file in files)
+            raise UserError(f"{folder}: which is the subword model, {listed}? Name it with --bpe and --bpe-model")
+        if files:
+            return files[0]
+    return None
 
 
 def choose_subword_model(

@@ -44,11 +44,7 @@ def read_yaml(path: Path, schema: type[Schema]) -> Schema:
 
 
 def find_config(name: str, folder: Path, names: Sequence[str], kind: str) -> Path:
-    """Return the path of a YAML file that is given by its name in a folder, or by its path.
-
-    :param names: the names in the folder, for the error
-    :param kind: names the kind of file, such as "recipe", for the error
-    """
+    """Return the path of a YAML file that is given by one of its names in a folder, or by its path."""
     path = Path(name) if name.endswith(".yaml") else folder / f"{name}.yaml"
     if not path.is_file():
         raise UserError(f"{name}: no such {kind}; there are {', '.join(names)}, or the path of a .yaml file")

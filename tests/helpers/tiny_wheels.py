@@ -1,24 +1,20 @@
 """Small wheels with gettext catalogues."""
 
-import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-HEADER = "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=2; plural=(n != 1);\n"
+import polib
+
+HEADER = {"Content-Type": "text/plain; charset=UTF-8", "Plural-Forms": "nplurals=2; plural=(n != 1);"}
 
 
-def compile_mo(messages: Mapping[str, str], header: str = HEADER) -> bytes:
-    """Return a compiled catalogue of identifiers and translations; NUL separates plural forms on both sides."""
-    entries = sorted((key.encode(), text.encode()) for key, text in {"": header, **messages}.items())
-    columns = [[entry[side] for entry in entries] for side in (0, 1)]
-    position = 28 + 16 * len(entries)
-    tables = b""
-    for text in columns[0] + columns[1]:
-        tables += struct.pack("<2I", len(text), position)
-        position += len(text) + 1
-    start = struct.pack("<7I", 0x950412DE, 0, len(entries), 28, 28 + 8 * len(entries), 0, 0)
-    return start + tables + b"".join(text + b"\0" for text in columns[0] + columns[1])
+def compile_mo(messages: Mapping[str, str]) -> bytes:
+    """Return a compiled catalogue of identifiers and translations."""
+    catalogue = polib.POFile()
+    catalogue.metadata = HEADER
+    catalogue.extend(polib.POEntry(msgid=key, msgstr=text) for key, text in messages.items())
+    return bytes(catalogue.to_binary())
 
 
 def make_wheel(

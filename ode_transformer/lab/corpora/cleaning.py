@@ -42,7 +42,7 @@ class TextPreparation(YamlSection):
     def prepare(self, line: str, language: str) -> str:
         """Return a line after the chosen changes."""
         if self.normalise:
-            line = _normalizer(language).normalize(line)
+            line = moses_normalizer(language).normalize(line)
         if self.printable:
             line = replace_control_characters(line)
         if self.romanian and language == "ro":
@@ -50,7 +50,7 @@ class TextPreparation(YamlSection):
             if self.romanian == "plain":
                 line = line.translate(ROMANIAN_PLAIN)
         if self.tokenise:
-            tokenizer = _tokenizer(language)
+            tokenizer = moses_tokenizer(language)
             line = tokenizer.tokenize(line, aggressive_dash_splits=self.split_dashes, return_str=True)
         return single_spaces(line.lower() if self.lowercase else line)
 
@@ -105,7 +105,7 @@ class Tokenizer(MosesTokenizer):
         self.isanyalpha = lambda text: not letters.isdisjoint(text)
 
 
-_normalizer, _tokenizer = cache(MosesPunctNormalizer), cache(Tokenizer)  # they are slow to make
+moses_normalizer, moses_tokenizer = cache(MosesPunctNormalizer), cache(Tokenizer)  # they are slow to make
 
 
 def replace_control_characters(line: str) -> str:

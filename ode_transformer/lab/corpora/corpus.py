@@ -122,10 +122,7 @@ class SplitWriter(ExitStack):
         self.counts[split] += 1
 
     def check_filled(self, *names: str, files: Iterable[Path] = ()) -> None:
-        """Check that splits have examples.
-
-        :param files: they come from; named in the error
-        """
+        """Check that splits have examples; the error names the files they come from."""
         if empty := [split for split in names if not self.counts[split]]:
             origin = ", ".join(map(str, files))
             left_out = self.counts["left out"]

@@ -181,11 +181,7 @@ def _write_record(path: Path, source: Source, checksum: tuple[str, str], folder:
 
 
 def _download(source: Source, folder: Path, sources: Sources) -> None:
-    """Download a file from the first of its addresses, or archives with a copy, that gives the right checksum.
-
-    :param sources: all, for the archives with a copy
-    :raises UserError: no address gives the file
-    """
+    """Download a file from the first of its addresses, or archives with a copy, that gives the right checksum."""
     path, partial, reasons = folder / source.file, _record_folder(source, folder) / "file.part", []
     algorithm, value = source.checksum or _read_record(source, folder).get("checksum") or ("sha256", None)
     origins: list[str | Copy] = [*source.urls, *source.copies]
@@ -225,9 +221,6 @@ def _transfer(url: str, partial: Path, limit: int | None) -> None:
     """Download the file at an address, from where its part ends, in as many attempts as bring bytes.
 
     A full disk ends it with the system's own message; the part stays, and the next call continues it.
-
-    :param limit: bytes that the file must not exceed
-    :raises UserError: it does, or the address answers with a page
     """
     failures = 0
     while True:

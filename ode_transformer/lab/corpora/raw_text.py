@@ -199,20 +199,12 @@ def _segments(text: IO[bytes], name: str) -> Iterator[str]:
 
     Many published files are not well-formed, so this is not a parser of XML.
     """
-    unfinished = ""  # a segment that goes on in the next line
-    for line in decode_stream(text, name):
-        position, line = 0, f"{unfinished} {line}" if unfinished else line
-        for match in _SEGMENT.finditer(line) if "</seg>" in line else ():
-            yield _ENTITY.sub(
-                # a line feed would make two lines of a sentence
-                lambda entity: html.unescape(entity[0]).replace("\n", " "),
-                match[1].strip(" \t"),
-            )
-            position = match.end()
-        start = _SEGMENT_START.search(line, position)
-        unfinished = start[0] if start else ""
-    if unfinished:
-        raise UserError(f"{name}: its last <seg> has no end: {unfinished[:60]}")
+    text_of_segments, end, rest = " ".join(decode_stream(text, name)).rpartition("</seg>")
+    for match in _SEGMENT.finditer(text_of_segments + end):
+        # A line feed would make two lines of a sentence.
+        yield _ENTITY.sub(lambda entity: html.unescape(entity[0]).replace("\n", " "), match[1].strip(" \t"))
+    if unfinished := _SEGMENT_START.search(rest):
+        raise UserError(f"{name}: its last <seg> has no end: {unfinished[0][:60]}")
 
 
 def _tagged(text: IO[bytes], name: str) -> Iterator[str]:

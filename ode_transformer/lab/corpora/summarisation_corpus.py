@@ -20,14 +20,13 @@ lists, so that the corpus does not depend on the order in the archives.
 
 import hashlib
 import re
-from functools import cache, partial
 from pathlib import PurePosixPath
 from tempfile import TemporaryFile
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ode_transformer.lab.corpora.cleaning import Tokenizer
+from ode_transformer.lab.corpora.cleaning import moses_tokenizer
 from ode_transformer.lab.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus
 from ode_transformer.lab.corpora.raw_text import Files, open_texts, read_texts
 from ode_transformer.support.console import print_progress
@@ -116,13 +115,10 @@ class SummarisationCorpus(TwoSidedCorpus):
         """Return a line tokenised and in lower case, as chosen, with a mark at its end."""
         is_marked = line[-1:] in END_MARKS
         if self.tokenise:
-            line = _tokenizer().tokenize(line, return_str=True, escape=self.escape).strip()
+            line = moses_tokenizer("en").tokenize(line, return_str=True, escape=self.escape).strip()
         if not is_marked and line[-1:] not in END_MARKS and not self.whole_texts:
             line += " ." if self.tokenise else "."
         return line.lower() if self.lowercase else line
-
-
-_tokenizer = cache(partial(Tokenizer, "en"))  # slow to make
 
 
 def story_name(address: str) -> str:

@@ -60,24 +60,20 @@ class WheelCorpus(CorpusKind):
         folder.mkdir(parents=True, exist_ok=True)
         if wheels.exists() and f"done {job}" not in Manifest(folder).entries():
             raise UserError(f"{wheels}: was not downloaded by this program, which leaves it: --raw takes such a folder")
+
+        def download() -> None:
+            options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
+            with atomic_directory(wheels) as output:
+                files = ["-r", str(requirements), "-d", str(output)]
+                commands.run(["python", "-m", "pip", "download", *options, *files], folder / f"{wheels.name}.log")
+
         pins = [line for line in read_lines(requirements) if not line.startswith("#")]
-        Jobs(folder).run(job, pins, wheels, lambda: download(requirements, wheels))
+        Jobs(folder).run(job, pins, wheels, download)
         return {"wheels": wheels}
 
     def describe(self, files: Files, sources: Sources, folder: Path) -> list[list[object]]:
         """Return names and sizes of the wheels; their names have the versions."""
         return [[path.name, path.stat().st_size] for path in sorted(files["wheels"].glob("*.whl"))]
-
-
-def download(requirements: Path, wheels: Path) -> None:
-    """Download wheels with pip, all or none.
-
-    :param wheels: folder for them; an earlier download is replaced
-    """
-    arguments = ["download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
-    with atomic_directory(wheels) as folder:
-        command: list[str | Path] = ["python", "-m", "pip", *arguments, "-r", requirements, "-d", folder]
-        commands.run(command, wheels.with_name(f"{wheels.name}.log"))
 
 
 class Pair(NamedTuple):

@@ -157,10 +157,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def compare_outputs(args: argparse.Namespace, paths: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> int:
-    """Print the scores of several systems, each with the paired bootstrap test against the first.
-
-    :param systems: hypotheses and settings of each run, whose files are ``paths``
-    """
+    """Print the scores of several systems, each with the paired bootstrap test against the first."""
     compared = [name for name, metric in METRICS.items() if metric.statistics]
     for name in args.metric:
         if name not in compared:
@@ -195,11 +192,7 @@ def print_compared(
     over_seeds: significance.Comparison | None,
     first: Path,
 ) -> None:
-    """Print the scores of a system's runs and its tests: a line, or a line for each run and one for their mean.
-
-    :param result: of the test over sentences
-    :param first: run of the system that it was compared with
-    """
+    """Print the scores of a system's runs and its tests: a line, or a line for each run and one for their mean."""
     if args.json:
         of_runs = [{**asdict(score), "system": str(path)} for path, score in zip(paths, scores, strict=True)]
         record = of_runs[0] if len(of_runs) == 1 else {"metric": scores[0].metric, "runs": of_runs}

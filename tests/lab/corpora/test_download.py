@@ -2,11 +2,6 @@
 
 import gzip
 import hashlib
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +12,7 @@ from ode_transformer.lab.corpora import download
 from ode_transformer.lab.corpora.download import Source, obtain_files, read_sources
 from ode_transformer.lab.glue.tasks import TASKS
 from ode_transformer.support.errors import UserError
+from ode_transformer.support.files import lock_directory
 
 OTHER = CONTENT[::-1]
 OTHER_SHA256 = hashlib.sha256(OTHER).hexdigest()
@@ -135,32 +131,12 @@ def test_without_a_published_checksum_the_first_download_is_the_measure(
         fetch(remote, tmp_path)
 
 
-SCRIPT = """
-import sys
-from pathlib import Path
-from ode_transformer.lab.corpora.download import obtain_files
-from ode_transformer.lab.corpora.download import read_sources
-obtain_files(["a"], read_sources(Path(sys.argv[1])), None, Path(sys.argv[2]))
-"""
-
-
-def test_a_killed_download_goes_on_and_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer) -> None:
-    server.cuts, server.hangs = [40_000], True
-    catalogue, data = tmp_path / "sources.yaml", tmp_path / "data"
-    catalogue.write_text(
-        f"a: {{file: a.tgz, urls: ['{server.url('a.tgz')}'], licence: free, sha256: {SHA256}, checksum_from: us}}\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(catalogue), str(data)])
-    while process.poll() is None and not any(part.stat().st_size for part in data.rglob("*.part")):
-        time.sleep(0.01)
-    with pytest.raises(UserError, match="another process is downloading a.tgz here"):
-        fetch(source(server), data)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
-    assert os.listdir(data) == [".downloads"]
-    server.hangs = False
-    assert fetch(source(server), data).read_bytes() == CONTENT
-    assert server.fetched[1][1].startswith("bytes=")
+def test_two_processes_do_not_write_one_file(tmp_path: Path, server: FileServer) -> None:
+    with (
+        lock_directory(tmp_path / ".downloads" / "a.tgz", "downloading"),
+        pytest.raises(UserError, match="another process is downloading a.tgz here"),
+    ):
+        fetch(source(server), tmp_path)
 
 
 def test_a_users_folder_is_read_and_left_alone(tmp_path: Path, server: FileServer, monkeypatch) -> None:

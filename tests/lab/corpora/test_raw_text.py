@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from summarisation_stand_in import pack
 
 from ode_transformer.lab.corpora.raw_text import PairLocation, read_pairs
 from ode_transformer.support.errors import UserError
@@ -17,15 +18,6 @@ ENGLISH = "one\u2028two\x85three\x0bfour\rfive\nsix\r\n\nseven".encode()
 GERMAN = b"eins & zwei\nsechs\n\nsieben\n"
 PAIRS = [("one\u2028two\x85three\x0bfour\rfive", "eins & zwei"), ("six", "sechs"), ("", ""), ("seven", "sieben")]
 MEMBERS = {"README": b"?", "training/a.de-en.en": ENGLISH, "training/a.de-en.de": GERMAN, "training/other": b"x" * 999}
-
-
-def tar(path: Path, members: dict[str, bytes], mode: str = "w", prefix: str = "") -> Path:
-    with tarfile.open(path, mode) as archive:
-        for name, content in members.items():
-            entry = tarfile.TarInfo(prefix + name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return path
 
 
 def zipped(path: Path, members: dict[str, bytes]) -> Path:
@@ -45,8 +37,8 @@ SIDES = {"source": "training/a.de-en.en", "target": "training/a.de-en.de"}
 @pytest.mark.parametrize(
     "make",
     [
-        lambda path: tar(path, MEMBERS, "w:bz2", prefix="./"),
-        lambda path: tar(path, dict(reversed(MEMBERS.items())), "w:gz"),
+        lambda path: pack(path.with_suffix(".bz2"), {f"./{name}": content for name, content in MEMBERS.items()}),
+        lambda path: pack(path, dict(reversed(MEMBERS.items()))),
         lambda path: zipped(path, {name: gzip.compress(content) for name, content in MEMBERS.items()}),
     ],
     ids=["tar.bz2", "target first", "gz in zip"],
@@ -71,12 +63,12 @@ four </seg>
 
 
 def test_segments(tmp_path: Path) -> None:
-    path = tar(tmp_path / "dev.tgz", {"t.en.sgm": NEWSTEST.encode(), "t.de.sgm": NEWSTEST.upper().encode()}, "w:gz")
+    path = pack(tmp_path / "dev.tgz", {"t.en.sgm": NEWSTEST, "t.de.sgm": NEWSTEST.upper()})
     sentences = pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
     assert [source for source, _ in sentences] == ['A & B <i> – "C" AT&T &copy;', "One", "two", "three  four", ""]
     with pytest.raises(UserError, match="dev.tgz: no text of the format segments"):
         pairs(path, source="t.de.sgm", target="t.de.sgm", format="segments")
-    tar(path, {"t.en.sgm": NEWSTEST.replace("</seg>\n</p>", "").encode()}, "w:gz")
+    pack(path, {"t.en.sgm": NEWSTEST.replace("</seg>\n</p>", "")})
     with pytest.raises(UserError, match="dev.tgz: t.en.sgm: its last <seg> has no end"):
         pairs(path, source="t.en.sgm", target="t.en.sgm", format="segments")
 
@@ -108,14 +100,14 @@ def test_tmx(tmp_path: Path) -> None:
 def test_members_of_a_pattern_stand_beside_their_counterparts(tmp_path: Path) -> None:
     texts = {f"c/{part}.{side}": f"{part} {side}\n".encode() for part in "ab" for side in ("en", "de")}
     location = {"source": "./c/*.en", "target": "c/[!x].de"}
-    assert pairs(tar(tmp_path / "a.tar", texts), **location) == [("a en", "a de"), ("b en", "b de")]
+    assert pairs(pack(tmp_path / "a.tar", texts), **location) == [("a en", "a de"), ("b en", "b de")]
     with pytest.raises(UserError, match=r"sides of different length: .*c/a\.en has 1, .*c/a\.de has 2"):
-        pairs(tar(tmp_path / "c.tar", texts | {"c/a.de": b"1\n2\n", "c/b.en": b"1\n2\n"}), **location)
+        pairs(pack(tmp_path / "c.tar", texts | {"c/a.de": b"1\n2\n", "c/b.en": b"1\n2\n"}), **location)
     with pytest.raises(UserError, match=r"no c/\*\.fr in it; there is c/"):
         pairs(tmp_path / "a.tar", source="c/*.en", target="c/*.fr")
     swapped = dict(sorted(texts.items(), key=lambda item: item[0].endswith("de") ^ ("b" in item[0])))
     with pytest.raises(UserError, match="stands beside"):
-        pairs(tar(tmp_path / "e.tar", swapped), source="c/*.en", target="c/*.de")
+        pairs(pack(tmp_path / "e.tar", swapped), source="c/*.en", target="c/*.de")
 
 
 def test_links_are_skipped_and_names_are_no_paths(tmp_path: Path) -> None:
