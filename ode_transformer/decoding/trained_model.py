@@ -1,5 +1,6 @@
 """Trained models with their tasks, from a checkpoint and the folder of its dictionaries."""
 
+import argparse
 import warnings
 from pathlib import Path
 from typing import Any
@@ -60,30 +61,22 @@ def load_trained_model(
     return model.eval(), options, task
 
 
-def load_hub(
-    path: Path,
-    data: Path,
-    source: str | None,
-    target: str | None,
-    *,
-    batch_size: int,
-    max_tokens: int | None = None,
-    cpu: bool = False,
-    scheme: str | None = None,
-    cuda_graphs: bool = True,
-    language_model: bool = False,
-) -> Any:
-    """Load a model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one."""
-    model, options, task = load_trained_model(path, data, source, target, language_model, scheme)
+def load_hub(args: argparse.Namespace, path: Path, language_model: bool = False, scheme: str | None = None) -> Any:
+    """Load a model as a :class:`TranslationHub` without subword encoder, on the GPU if there is one.
+
+    :param args: data, languages, batches and device of a command
+    """
+    languages = args.source_lang, args.target_lang
+    model, options, task = load_trained_model(path, args.data or path.parent, *languages, language_model, scheme)
     import torch
 
     from ode_transformer.decoding.recorded_search import RecordedSearches
     from ode_transformer.decoding.translation_hub import TranslationHub
 
     # As in fairseq-interactive, the training's options for batches are ignored.
-    options.dataset.batch_size, options.dataset.max_tokens = batch_size, max_tokens
+    options.dataset.batch_size, options.dataset.max_tokens = args.batch_size, getattr(args, "max_tokens", None)
     hub = TranslationHub(options, task, [model])
-    if cpu or not torch.cuda.is_available():
+    if args.cpu or not torch.cuda.is_available():
         return hub
-    hub.recorded = RecordedSearches() if cuda_graphs else None
+    hub.recorded = RecordedSearches() if getattr(args, "cuda_graphs", True) else None
     return hub.cuda()

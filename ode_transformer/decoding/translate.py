@@ -115,18 +115,7 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
     from ode_transformer.decoding.trained_model import load_hub
 
     torch.manual_seed(args.seed)
-    hub = load_hub(
-        path,
-        args.data or path.parent,
-        args.source_lang,
-        args.target_lang,
-        batch_size=args.batch_size,
-        max_tokens=args.max_tokens,
-        cpu=args.cpu,
-        scheme=scheme,
-        cuda_graphs=args.cuda_graphs,
-        language_model=True,
-    )
+    hub = load_hub(args, path, language_model=True, scheme=scheme)
     for flag, device in (("fp16", "cuda"), ("int8", "cpu")):
         if getattr(args, flag) and hub.device.type != device:
             raise UserError(f"{flag_name(flag)} needs {'a GPU' if device == 'cuda' else '--cpu'}")

@@ -6,7 +6,7 @@ prefix at each position and reorders its caches.
 
 import math
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from safetensors import safe_open
@@ -122,7 +122,6 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     config_class = ODETransformerConfig
     base_model_prefix = ""
     main_input_name = "input_ids"
-    _supports_cache_class: ClassVar[bool] = True
 
     def __init__(self, config: ODETransformerConfig) -> None:
         super().__init__(config)

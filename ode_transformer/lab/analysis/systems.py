@@ -43,8 +43,7 @@ class Translator:
     """
 
     def __init__(self, args: argparse.Namespace, path: Path) -> None:
-        languages = args.source_lang, args.target_lang
-        self.hub = load_hub(path, args.data, *languages, batch_size=args.batch_size, cpu=args.cpu)
+        self.hub = load_hub(args, path)
         self.model, self.task = self.hub.models[0], self.hub.task
         self.remove_bpe = joined_pieces(self.task, args.remove_bpe)
         self.split = Split(self.model, self.task, args.data, args.split, path)
