@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import (
-    check_writable,
-    lock_directory,
-    temporary_path,
-    write_text,
-)
+from ode_transformer.support.files import check_writable, lock_directory, temporary_path, write_text
 from ode_transformer.support.lines import read_lines
 
 HOLD = """

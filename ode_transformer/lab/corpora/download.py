@@ -35,29 +35,14 @@ Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+/\S+$")]
 
 
 class Copy(YamlSection):
-    """A copy of a raw file within another one.
-
-    :param source: name of the archive
-    :param member: of the archive
-    """
+    """A copy of a raw file: a member of another one, which is an archive."""
 
     source: str
     member: str
 
 
 class Source(YamlSection):
-    """One raw file: published at an address, or sent by its owner on request.
-
-    :param file: path in the folder of raw files
-    :param urls: addresses, the publisher's first, then those of copies
-    :param copies: archives that have the same file, tried if no address gives it
-    :param single_host: why no second host has the file
-    :param sha256: published checksum, as ``md5``; without one, the first download's is recorded
-    :param checksum_from: who published the checksum
-    :param bytes: published size
-    :param licence: permitted use, or the page that states it
-    :param obtain: for licensed data without an address: how to request them
-    """
+    """One raw file: published at an address, or sent by its owner on request; the source list explains the keys."""
 
     file: Annotated[str, StringConstraints(pattern=r"^[^./][^/]*(/[^./][^/]*)*$")]  # no part begins with a full stop
     urls: list[Url] = []

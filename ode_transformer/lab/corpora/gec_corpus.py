@@ -1,15 +1,9 @@
 """Corpus for grammatical error correction: learners' sentences and their corrections, from M2 files and raw Lang-8.
 
-The training set has the edited sentences of NUCLE, Lang-8, FCE and W&I+LOCNESS, the validation set a quarter of
-NUCLE's, the test set is CoNLL-2014's (ODE Transformer, Li et al. 2022). There are two ways to it:
+docs/grammatical_error_correction.md has the data sets and the two ways to prepare them: that of the release, which
+follows the scripts of Chollampatt & Ng (2018), and that of BEA 2019.
 
-    released    NUCLE 3.2 (``nucle_3_2``) and raw Lang-8 (``lang8_raw``), FCE and W&I+LOCNESS of BEA 2019, prepared as
-                by the scripts of Chollampatt & Ng (2018). With ``unedited``, merges are learned from all sentences
-                before the unedited ones are left out
-    BEA 2019    all four as published for BEA 2019, edited sentences alone, every fourth of NUCLE's for validation
-
-Tokens of M2 files stay as they are: spaCy 1.9's in BEA 2019, but NLTK's in NUCLE and in the test set. NUCLE and Lang-8
-are available on request only; a corpus can be made from the other two alone.
+Tokens of M2 files stay as they are: spaCy 1.9's in BEA 2019, but NLTK's in NUCLE and in the test set.
 """
 
 from __future__ import annotations
@@ -29,12 +23,7 @@ from ode_transformer.lab.corpora.cleaning import EditedPairs, Keep
 from ode_transformer.lab.corpora.corpus import SplitWriter, Suffix, TwoSidedCorpus, fairseq_test_split
 from ode_transformer.lab.corpora.lang8 import read_entries, tokenised_pairs
 from ode_transformer.lab.corpora.raw_text import Files, open_texts
-from ode_transformer.lab.metrics.m2_file import (
-    UNCORRECTED_TYPES,
-    AnnotatedSentence,
-    correct_tokens,
-    iterate_sentences,
-)
+from ode_transformer.lab.metrics.m2_file import UNCORRECTED_TYPES, AnnotatedSentence, correct_tokens, iterate_sentences
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.parallel import map_chunks

@@ -25,7 +25,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 from xml.etree import ElementTree
@@ -178,14 +177,10 @@ def _sides(files: Files, location: PairLocation) -> Iterator[tuple[str, str]]:
         stems = [_stem(name, member or "") for name, (_, member) in zip(names, sides, strict=True)]
         if None not in stems and stems[0] != stems[1]:
             raise UserError(f"{names[0]} stands beside {names[1]}: name the members one by one, in the same order")
-        source, target = (parse(text, name) for name, text in members)
-        for number, (source_line, target_line) in enumerate(zip_longest(source, target)):
-            if source_line is None or target_line is None:
-                length = number + 1 + sum(1 for _ in (source if target_line is None else target))
-                lengths = (length, number) if target_line is None else (number, length)
-                described = [f"{name} has {length:,}" for name, length in zip(names, lengths, strict=True)]
-                raise UserError(f"sides of different length: {', '.join(described)}")
-            yield source_line, target_line
+        try:
+            yield from zip(*(parse(text, name) for name, text in members), strict=True)
+        except ValueError as error:
+            raise UserError(f"sides of different length: {' and '.join(names)}") from error
 
 
 def _stem(name: str, pattern: str) -> str | None:

@@ -1,21 +1,14 @@
 """CNN/DailyMail (Hermann et al. 2015; Nallapati et al. 2016): news articles and their editors' summaries.
 
 The raw files are two archives of stories and three lists of addresses, one for each split; the SHA-1 of its address is
-the name of a story's file. A story is an article, then highlights, each after a line ``@highlight``:
-
-    source    lines of the article, joined
-    target    highlights, joined; each is a sentence that ends in a full stop or another mark
+the name of a story's file. A story is an article, then highlights, each after a line ``@highlight``. The source is the
+lines of the article, joined; the target the highlights, joined, each a sentence.
 
 A line without a mark at its end (captions and highlights have none) gets a full stop; stories without an article are
-left out. Nothing else is removed: neither ``(CNN)`` nor bylines. The text is tokenised in one of two ways:
+left out. Nothing else is removed: neither ``(CNN)`` nor bylines. docs/summarisation.md has the ways to tokenise.
 
-    as the ODE Transformer's references (cnndm.test.target.tok): Moses' tokens of the joined lines, with its escapes,
-    cased (``whole_texts``, ``escape``)
-    as by See, Liu and Manning (2017) and, after them, Edunov et al. (2019): in lower case, line by line. They used
-    Stanford's tokenizer; here it is Moses', without its escapes
-
-The archives are read once, as streams. A temporary file keeps the stories until they are written in the order of the
-lists, so that the corpus does not depend on the order in the archives.
+A temporary file keeps the stories until they are written in the order of the lists, so that the corpus does not depend
+on the order in the archives.
 """
 
 import hashlib

@@ -80,7 +80,7 @@ class DocumentCorpus(TextCorpus):
     """
 
     kind: Literal["documents"] = "documents"
-    texts: Annotated[list[str], Field(min_length=1)]
+    texts: SourceNames
     valid_fraction: Annotated[float, Field(gt=0, lt=1)]
 
     @property

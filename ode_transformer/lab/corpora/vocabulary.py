@@ -7,12 +7,11 @@ Each kind is learned from the training text of a corpus and then applied to ever
 
 import contextlib
 import io
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import sentencepiece
 from pydantic import Field
@@ -31,7 +30,6 @@ LOWERCASE_OPTIONS: dict[str, Any] = {  # lines of a long text are drawn at rando
 }
 
 Size = Annotated[int, Field(gt=0)]
-Result = TypeVar("Result")
 
 
 class WordVocabulary(YamlSection):
@@ -48,7 +46,7 @@ class WordVocabulary(YamlSection):
     model_file: ClassVar[str | None] = None
     remove_bpe: ClassVar[str | None] = None
 
-    def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
+    def learn(self, texts: Sequence[Path], output: Path) -> None:
         """Do nothing: fairseq-preprocess counts the words."""
 
 
@@ -69,22 +67,17 @@ class MergeVocabulary(YamlSection):
     model_file: ClassVar[str | None] = SUBWORD_NMT_FILE
     remove_bpe: ClassVar[str | None] = "subword_nmt"
 
-    def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
+    def learn(self, texts: Sequence[Path], output: Path) -> None:
         """Learn the merges from the training text of the source and the target; fewer, if no more occur."""
         chosen = {"both": texts, "target": texts[-1:]}.get(self.learned_from, texts[:1])
-        self._learn(chosen, output / SUBWORD_NMT_FILE, workers)
+        self._learn(chosen, output / SUBWORD_NMT_FILE)
         if self.learned_from == "each":
-            self._learn(texts[-1:], output / TARGET_MERGES, workers)
+            self._learn(texts[-1:], output / TARGET_MERGES)
 
-    def _learn(self, chosen: Sequence[Path], output: Path, workers: int) -> None:
-        counts: Counter[str] = Counter()
-        for text in chosen:
-            for chunk_counts in _map_lines(count_words, text, workers, "counted"):
-                counts.update(chunk_counts)
-        dictionary = io.StringIO("".join(f"{word} {count}\n" for word, count in counts.items()))
+    def _learn(self, chosen: Sequence[Path], output: Path) -> None:
         codes = io.StringIO()
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar writes one line for each merge
-            learn_bpe(dictionary, codes, self.merges, is_dict=True)
+            learn_bpe(chain.from_iterable(map(iterate_lines, chosen)), codes, self.merges)
         output.write_text(codes.getvalue(), encoding="utf-8", newline="\n")
         if (learned := codes.getvalue().count("\n") - 1) < self.merges:
             print(f"{', '.join(map(str, chosen))}: only {learned:,} of {self.merges:,} merges occur")
@@ -108,7 +101,7 @@ class PieceVocabulary(YamlSection):
     model_file: ClassVar[str | None] = SENTENCEPIECE_FILE
     remove_bpe: ClassVar[str | None] = "sentencepiece"
 
-    def learn(self, texts: Sequence[Path], output: Path, workers: int) -> None:
+    def learn(self, texts: Sequence[Path], output: Path) -> None:
         """Learn the pieces from all texts; the file depends on them alone, and names no folder or machine."""
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
@@ -125,11 +118,6 @@ class PieceVocabulary(YamlSection):
 
 
 Vocabulary = Annotated[WordVocabulary | MergeVocabulary | PieceVocabulary, Field(discriminator="kind")]
-
-
-def count_words(lines: list[str]) -> list[Counter[str]]:
-    """Return one counter for all lines, in a list for ``map_chunks``."""
-    return [Counter(word for line in lines for word in line.split())]
 
 
 def divide_lines(kind: str, model: Path, lines: list[str]) -> list[str]:
@@ -151,11 +139,5 @@ def encode_text(
         return iterate_lines(text)
     has_own_merges = of_target and (folder / TARGET_MERGES).exists()
     model = folder / (TARGET_MERGES if has_own_merges else vocabulary.model_file)
-    return _map_lines(partial(divide_lines, vocabulary.remove_bpe, model), text, workers, "divided")
-
-
-def _map_lines(
-    function: Callable[[list[str]], list[Result]], text: Path, workers: int, what_is_done: str
-) -> Iterator[Result]:
-    label, total = f"lines of {text.name} {what_is_done}", sum(1 for _ in iterate_lines(text))
-    return map_chunks(function, iterate_lines(text), workers, label, total=total)
+    divide, total = partial(divide_lines, vocabulary.remove_bpe, model), sum(1 for _ in iterate_lines(text))
+    return map_chunks(divide, iterate_lines(text), workers, f"lines of {text.name} divided", total=total)

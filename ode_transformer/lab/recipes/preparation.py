@@ -161,7 +161,7 @@ class RecipeData:
         corpus, vocabulary, keep = self.recipe.corpus, self.recipe.vocabulary, self.recipe.corpus.piece_filter
         texts = [self.corpus / f"train.{language}" for language in self.languages]
         with atomic_directory(self.pieces) as folder, SplitWriter(folder, self.languages) as splits:
-            vocabulary.learn(texts, folder, workers)
+            vocabulary.learn(texts, folder)
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]
                 pieces = [encode_text(vocabulary, folder, side, workers, n > 0) for n, side in enumerate(sides)]

@@ -101,7 +101,7 @@ def test_members_of_a_pattern_stand_beside_their_counterparts(tmp_path: Path) ->
     texts = {f"c/{part}.{side}": f"{part} {side}\n".encode() for part in "ab" for side in ("en", "de")}
     location = {"source": "./c/*.en", "target": "c/[!x].de"}
     assert pairs(pack(tmp_path / "a.tar", texts), **location) == [("a en", "a de"), ("b en", "b de")]
-    with pytest.raises(UserError, match=r"sides of different length: .*c/a\.en has 1, .*c/a\.de has 2"):
+    with pytest.raises(UserError, match=r"sides of different length: .*c/a\.en and .*c/a\.de"):
         pairs(pack(tmp_path / "c.tar", texts | {"c/a.de": b"1\n2\n", "c/b.en": b"1\n2\n"}), **location)
     with pytest.raises(UserError, match=r"no c/\*\.fr in it; there is c/"):
         pairs(tmp_path / "a.tar", source="c/*.en", target="c/*.fr")

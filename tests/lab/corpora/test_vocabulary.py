@@ -34,7 +34,7 @@ def texts(tmp_path: Path) -> list[Path]:
 def test_the_text_comes_back(texts: list[Path], tmp_path: Path, vocabulary) -> None:
     with texts[1].open("a") as file:
         file.write("\nTHE RED\u2028BRIDGE\n" if vocabulary is PIECES else "\n")  # only line feeds end a line
-    vocabulary.learn(texts, tmp_path, 1)
+    vocabulary.learn(texts, tmp_path)
     assert vocabulary.model_file is None or (tmp_path / vocabulary.model_file).is_file()
     lines = list(encode_text(vocabulary, tmp_path, texts[1], workers=2))
     expected = [" ".join(line.split()) for line in texts[1].read_text().split("\n")[:-1]]
@@ -49,7 +49,7 @@ def test_the_text_comes_back(texts: list[Path], tmp_path: Path, vocabulary) -> N
 @pytest.mark.parametrize(("side", "unsplit_word"), [("source", "GREEN"), ("target", "green")])
 def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path, side: str, unsplit_word: str) -> None:
     merges = MergeVocabulary(kind="subword_nmt", merges=20, learned_from=side)
-    merges.learn(texts, tmp_path, workers=1)
+    merges.learn(texts, tmp_path)
     assert (tmp_path / SUBWORD_NMT_FILE).read_text().count("\n") == 21  # a line for the version
     assert divide_lines("subword_nmt", tmp_path / SUBWORD_NMT_FILE, [unsplit_word]) == [
         " ".join(f"{letter}@@" for letter in unsplit_word[:-1]) + f" {unsplit_word[-1]}"
@@ -59,7 +59,7 @@ def test_merges_of_one_side_leave_the_others_letters_apart(texts, tmp_path: Path
 def test_merges_of_each_side_divide_its_own_text(texts: list[Path], tmp_path: Path) -> None:
     """The source's lie where a model finds them."""
     merges = MergeVocabulary(kind="subword_nmt", merges=40, learned_from="each", joined=False)
-    merges.learn(texts, tmp_path, workers=1)
+    merges.learn(texts, tmp_path)
     assert divide_lines("subword_nmt", tmp_path / SUBWORD_NMT_FILE, ["green GREEN"]) == ["green G@@ R@@ E@@ E@@ N"]
     assert list(encode_text(merges, tmp_path, texts[1], 1, of_target=True)) == texts[1].read_text().splitlines()
 
@@ -69,7 +69,7 @@ def test_the_same_text_gives_the_same_bytes_which_name_no_folder(texts: list[Pat
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         copies = [shutil.copy(text, tmp_path / name) for text in texts]
-        PieceVocabulary(kind="sentencepiece", size=60, fewer=True).learn(list(map(Path, copies)), tmp_path / name, 1)
+        PieceVocabulary(kind="sentencepiece", size=60, fewer=True).learn(list(map(Path, copies)), tmp_path / name)
         models.append((tmp_path / name / "sentencepiece.bpe.model").read_bytes())
     assert models[0] == models[1]
     assert str(tmp_path).encode() not in models[0]
@@ -79,7 +79,7 @@ def test_lower_case_pieces_are_learned_of_long_lines_too_and_fewer_than_asked_fo
     text = tmp_path / "train"
     text.write_text("a word in a short line\n" * 50 + f"{'Πρωτα λογια ' * 400}\n" * 50, encoding="utf-8")
     with pytest.raises(RuntimeError, match="Vocabulary size too high"):
-        PieceVocabulary(kind="sentencepiece_lowercase", size=500).learn([text], tmp_path, 1)
-    PieceVocabulary(kind="sentencepiece_lowercase", size=500, fewer=True).learn([text], tmp_path, 1)
+        PieceVocabulary(kind="sentencepiece_lowercase", size=500).learn([text], tmp_path)
+    PieceVocabulary(kind="sentencepiece_lowercase", size=500, fewer=True).learn([text], tmp_path)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / SENTENCEPIECE_FILE))
     assert processor.unk_id() not in processor.encode("πρωτα λογια")

@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.lab.metrics.edit_lattice import EditLattice, SystemEdit
-from ode_transformer.lab.metrics.m2_file import (
-    AnnotatedSentence,
-    Edit,
-    correct_tokens,
-    iterate_sentences,
-    read_m2,
-)
+from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit, correct_tokens, iterate_sentences, read_m2
 from ode_transformer.lab.metrics.max_match import Counts, max_match
 from ode_transformer.support.errors import UserError
 

@@ -17,12 +17,7 @@ from ode_transformer.lab.metrics.error_rates import phoneme_error_rate, word_err
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings
 from ode_transformer.lab.metrics.perplexity import perplexity
 from ode_transformer.lab.metrics.rouge import rouge
-from ode_transformer.lab.metrics.translation_scores import (
-    bleu,
-    chrf,
-    german_tokens,
-    split_compounds,
-)
+from ode_transformer.lab.metrics.translation_scores import bleu, chrf, german_tokens, split_compounds
 from ode_transformer.support.errors import UserError
 
 
