@@ -30,8 +30,8 @@ from torch import Tensor
 
 from ode_transformer.graphs.recording import RECORDERS, Compute
 from ode_transformer.models import adam, fairseq_parser
+from ode_transformer.models.criteria import FusedCriterion
 from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.models.recorded_criterion import RecordedCriterion
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.commands import USER_DIR
 from ode_transformer.support.tables import markdown_table
@@ -42,7 +42,7 @@ PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "fairseq: seed, model.train()": ((Trainer, "_set_seed"), (ODETransformerModel, "train")),
     "fairseq: move the batch": ((Trainer, "_prepare_sample"),),
     "fairseq: log": ((Trainer, "_reduce_and_log_stats"),),
-    "ours: pad the batch, replay": ((RecordedCriterion, "forward"),),
+    "ours: pad the batch, replay": ((FusedCriterion, "forward"),),
     "ours: attach gradients, replay backward": ((FairseqOptimizer, "backward"),),
     "ours: gradient norm, Adam, zero gradients": (
         (adam.FairseqAdam, "clip_grad_norm"),
@@ -83,7 +83,7 @@ class Clock:
         return run
 
 
-def compute_nothing(criterion: RecordedCriterion, model: Any, inputs: dict[str, Tensor]) -> Any:
+def compute_nothing(criterion: FusedCriterion, model: Any, inputs: dict[str, Tensor]) -> Any:
     """Return a loss of zero, whose gradient every parameter has."""
     loss = sum(parameter.sum() for parameter in model.parameters()) * 0.0
     return loss, {"nll_loss": loss.detach()}
@@ -123,8 +123,8 @@ def read_options(words: Sequence[str]) -> Any:
 
 def measure_steps(words: Sequence[str]) -> Clock:
     """Train, and return the clock of all epochs but the first two, in which shapes come and are recorded."""
-    RECORDERS["cpu"] = SilentRecorder  # type: ignore[assignment]
-    RecordedCriterion.step = compute_nothing  # type: ignore[assignment, method-assign]
+    RECORDERS["cpu"] = SilentRecorder
+    FusedCriterion.step = compute_nothing  # type: ignore[assignment, method-assign]
     # Without a GPU PyTorch keeps a stack trace of each call of manual_seed.
     traceback.format_stack = lambda *_: []
     adam.FLAT_DEVICES.add("cpu")

@@ -19,17 +19,15 @@ from ode_transformer.support.console import print_progress, print_text
 from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import check_outputs_are_no_inputs, check_writable
 
-_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
-_UPDATE = re.compile(r"checkpoint_(\d+)_(\d+)\.pt")
+# The last group is the number to order by; as text "checkpoint10" would come before "checkpoint9".
+_NUMBERED = {"epoch": r"checkpoint(\d+)\.pt", "update": r"checkpoint_(\d+)_(\d+)\.pt"}
 _BEST = re.compile(r"checkpoint\.best_(?P<metric>.+)_(?P<value>-?\d+\.\d{3})\d*\.pt")
-_OF_TRAINING = re.compile(rf"checkpoint_(last|best)\.pt|{_EPOCH.pattern}|{_UPDATE.pattern}|{_BEST.pattern}")
+_OF_TRAINING = re.compile(rf"checkpoint_(last|best)\.pt|{'|'.join(_NUMBERED.values())}|{_BEST.pattern}")
 
 
 def numbered_checkpoints(directory: Path, by: str) -> dict[int, Path]:
     """Return all checkpoints of a run by their epoch or update (``by``), in rising order."""
-    pattern = {"epoch": _EPOCH, "update": _UPDATE}[by]
-    matches = ((pattern.fullmatch(path.name), path) for path in directory.iterdir())
-    # The last group is the number to order by; as text "checkpoint10" would come before "checkpoint9".
+    matches = ((re.fullmatch(_NUMBERED[by], path.name), path) for path in directory.iterdir())
     numbered = [(int(match.groups()[-1]), path) for match, path in matches if match]
     if len({number for number, _ in numbered}) < len(numbered):
         raise UserError(f"{directory}: two checkpoints have the same {by}: is it one run's directory?")
@@ -93,10 +91,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
             name = different[0]
             description, first = (one_line(parameters.get(name, "absent")) for parameters in (descriptions, expected))
             raise UserError(f"{path}: {name} is {description}, but {first} in {paths[0]}")
-        try:
-            check_finite(state["model"])
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from error
+        check_finite(path, state["model"])
         for name, tensor in state["model"].items():
             if name in sums:
                 sums[name] += tensor

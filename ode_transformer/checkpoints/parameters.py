@@ -1,6 +1,7 @@
 """Parameters of checkpoints: those with several names, and those of earlier versions with their optimizer's state."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,14 +25,14 @@ def tied_names(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
     return ties
 
 
-def check_finite(parameters: Mapping[str, Tensor]) -> None:
-    """Refuse parameters that are no numbers, as of a training that diverged.
+def check_finite(path: Path, parameters: Mapping[str, Tensor]) -> None:
+    """Refuse parameters of a checkpoint that are no numbers, as of a training that diverged.
 
     :raises UserError: names the first of them
     """
     for name, tensor in parameters.items():
         if not tensor.isfinite().all():
-            raise UserError(f"{name} holds NaN or infinity: take an earlier checkpoint of its training")
+            raise UserError(f"{path}: {name} holds NaN or infinity: take an earlier checkpoint of its training")
 
 
 def upgrade_checkpoint(state: dict[str, Any]) -> dict[str, Any]:

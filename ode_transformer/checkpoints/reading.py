@@ -152,17 +152,21 @@ def build_model(
 
 
 def load_pretrained(
-    folder: str | os.PathLike[str], checkpoint_file: str, data: str | os.PathLike[str], **options: Any
+    model_name_or_path: str | os.PathLike[str],
+    checkpoint_file: str = "model.pt",
+    data_name_or_path: str | os.PathLike[str] = ".",
+    **options: Any,
 ) -> tuple[Any, Any, list[Any]]:
-    """Load the models of a folder with what fairseq's ``from_pretrained`` takes; return configuration, task and models.
+    """Load models of a folder with what fairseq's ``from_pretrained`` takes; return configuration, task and models.
 
     :param checkpoint_file: files in the folder, divided by ``os.pathsep``
-    :param data: folder of the dictionaries; relative to the model's if it begins with a dot
+    :param data_name_or_path: folder of the dictionaries; relative to the model's if it begins with a dot
+    :raises UserError: a checkpoint is broken or refused
     """
     from fairseq import utils
 
-    folder = Path(folder)
-    options["data"] = os.path.abspath(folder / data) if os.fspath(data).startswith(".") else os.fspath(data)
+    folder, data = Path(model_name_or_path), os.fspath(data_name_or_path)
+    options["data"] = os.path.abspath(folder / data) if data.startswith(".") else data
     for name, option in _FILES_BESIDE.items():
         if (folder / name).exists():
             options.setdefault(option, str(folder / name))
@@ -183,17 +187,11 @@ class SafeFromPretrained:
     """``from_pretrained`` of a model, whose files are checked before anything is built from them."""
 
     @classmethod
-    def from_pretrained(
-        cls,
-        model_name_or_path: str | os.PathLike[str],
-        checkpoint_file: str = "model.pt",
-        data_name_or_path: str | os.PathLike[str] = ".",
-        **kwargs: Any,
-    ) -> Any:
-        """Load fairseq's ``GeneratorHubInterface`` from a folder, to translate and score as with its own models."""
+    def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
+        """Load fairseq's ``GeneratorHubInterface``, to translate and score, by :func:`load_pretrained`."""
         from fairseq.hub_utils import GeneratorHubInterface
 
-        hub = GeneratorHubInterface(*load_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs))
+        hub = GeneratorHubInterface(*load_pretrained(*arguments, **options))
         for model in hub.models:
             model.decoder.reports_alignment = True  # a later call may ask for alignments
         return hub

@@ -45,5 +45,4 @@ def static_gradients(parameters: Sequence[Tensor]) -> FlatTensor:
     first = parameters[0]
     if not hasattr(first, "static_gradients"):
         first.static_gradients = FlatTensor(parameters)  # type: ignore[attr-defined]
-    gradients: FlatTensor = first.static_gradients  # type: ignore[attr-defined]
-    return gradients
+    return first.static_gradients  # type: ignore[attr-defined]

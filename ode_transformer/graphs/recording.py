@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,52 +19,23 @@ def is_recording() -> bool:
     return _RECORDING.get()
 
 
-class Recording(Protocol):
-    """A recorded step.
+class CUDARecorder:
+    """Records steps that are replayed one after the other, each backward pass right after its forward pass.
 
-    :param loss: static result of the forward pass
-    :param results: other static results
-    :param size: memory that the recording takes, in bytes
+    It records on a stream of its own into memory that all recordings share.
     """
 
-    loss: Tensor
-    results: dict[str, Tensor]
-    size: int
+    def __init__(self) -> None:
+        self.stream, self.pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+        # Other threads, such as the loader's or a server's, may use CUDA meanwhile.
+        self.settings: Any = {"pool": self.pool, "stream": self.stream, "capture_error_mode": "thread_local"}
 
-    def forward(self) -> None:
-        """Compute the static results anew from the static inputs."""
-
-    def backward(self, gradient: Tensor) -> None:
-        """Add to the gradients that the parameters had when the step was recorded."""
-
-
-class Recorder(Protocol):
-    """Records steps that are replayed one after the other, each backward pass right after its forward pass."""
-
-    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> Recording:
+    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> "CUDARecording":
         """Record a step, and leave the random numbers as they were.
 
         :param attach_gradients: called after a first computation, which finds the parameters that have a gradient
         :raises RuntimeError: memory ended, or the step does what cannot be recorded
         """
-
-    def record_inference(self, compute: Callable[[], None]) -> Callable[[], None]:
-        """Record what a function does with tensors that stay; return a function that does it again.
-
-        :raises RuntimeError: it cannot be recorded
-        """
-
-    def free_bytes(self) -> int:
-        """Return the free memory in bytes."""
-
-
-class CUDARecorder:
-    """Records on a stream of its own into memory that all recordings share."""
-
-    def __init__(self) -> None:
-        self.stream, self.pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
-
-    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> Recording:
         torch.cuda.empty_cache()
         free, state = self.free_bytes(), torch.cuda.get_rng_state()
         try:
@@ -75,7 +46,7 @@ class CUDARecorder:
             torch.cuda.current_stream().wait_stream(self.stream)
             attach_gradients()
             with self._repair():
-                recording = CUDARecording(compute, self.pool, self.stream)
+                recording = CUDARecording(compute, **self.settings)
         finally:
             torch.cuda.set_rng_state(state)
         torch.cuda.empty_cache()
@@ -83,10 +54,12 @@ class CUDARecorder:
         return recording
 
     def record_inference(self, compute: Callable[[], None]) -> Callable[[], None]:
+        """Record what a function does with tensors that stay; return a function that does it again.
+
+        :raises RuntimeError: it cannot be recorded
+        """
         graph = torch.cuda.CUDAGraph()
-        # A server has other threads.
-        settings: dict[str, Any] = {"pool": self.pool, "stream": self.stream, "capture_error_mode": "thread_local"}
-        with self._repair(), recording(), torch.cuda.graph(graph, **settings):
+        with self._repair(), recording(), torch.cuda.graph(graph, **self.settings):
             compute()
         return graph.replay
 
@@ -109,18 +82,20 @@ class CUDARecorder:
             raise
 
     def free_bytes(self) -> int:
+        """Return the free memory."""
         return torch.cuda.mem_get_info()[0]
 
 
 class CUDARecording:
-    """Two CUDA graphs: of the forward pass with the loss, and of the backward pass."""
+    """Two CUDA graphs: of the forward pass, with static ``loss`` and ``results``, and of the backward pass.
 
-    size = 0
+    :param settings: those of :class:`torch.cuda.graph`
+    """
 
-    def __init__(self, compute: Compute, pool: Any, stream: torch.cuda.Stream) -> None:
+    size = 0  # memory that the recording takes, in bytes
+
+    def __init__(self, compute: Compute, **settings: Any) -> None:
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        # Other threads, such as the loader's, may use CUDA meanwhile.
-        settings: dict[str, Any] = {"pool": pool, "stream": stream, "capture_error_mode": "thread_local"}
         with recording():
             with torch.cuda.graph(self._forward, **settings):
                 loss, self.results = compute()
@@ -130,9 +105,11 @@ class CUDARecording:
         self.loss = loss.detach()
 
     def forward(self) -> None:
+        """Compute the static results anew from the static inputs."""
         self._forward.replay()
 
     def backward(self, gradient: Tensor) -> None:
+        """Add to the gradients that the parameters had when the step was recorded."""
         self.gradient.copy_(gradient)
         self._backward.replay()
 
@@ -148,4 +125,4 @@ def recording() -> Iterator[None]:
 
 
 # Type of the device -> recorder; tests add one that computes again on a CPU.
-RECORDERS: dict[str, Callable[[], Recorder]] = {"cuda": CUDARecorder}
+RECORDERS: dict[str, Callable[[], Any]] = {"cuda": CUDARecorder}

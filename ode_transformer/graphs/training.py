@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as torch_module
 
 from ode_transformer.graphs.flat import static_gradients
-from ode_transformer.graphs.recording import RECORDERS, Recorder
+from ode_transformer.graphs.recording import RECORDERS, CUDARecorder
 from ode_transformer.graphs.shapes import length_edges, round_up_count, round_up_length
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class RecordedTraining:
         self.hooks = list(_hooks(model))
         self.uses: Counter[Any] = Counter()  # of each shape
         self.steps: dict[Any, _RecordedStep] = {}
-        self.recorder: Recorder | None = RECORDERS[self.anchor.device.type]()
+        self.recorder: CUDARecorder | None = RECORDERS[self.anchor.device.type]()
         self.memory = MEMORY_SHARE * self.recorder.free_bytes()
 
     def recordable(self, net_input: Mapping[str, Tensor]) -> bool:
@@ -79,20 +79,17 @@ class RecordedTraining:
         }
 
     def compute(self, step: Step, inputs: Inputs) -> tuple[Tensor, dict[str, Any]]:
-        """Compute a step of a padded batch, by a replay if its shape has come before; return loss and other results.
-
-        The results include what :func:`log_shares` reads.
-        """
+        """Compute a padded batch, by a replay if its shape has come before; return loss, other results, shares."""
         shapes = self.padded_shapes(inputs)
         shape = tuple(map(tuple, shapes.values()))
         self.uses[shape] += 1
-        padded = {name: x.new_empty(shapes[name]) for name, x in inputs.items() if shape not in self.steps}
-        if padded and self.uses[shape] > 1:
+        if shape not in self.steps:
+            padded = {name: x.new_empty(shapes[name]) for name, x in inputs.items()}
             self._write(inputs, padded)
-            self._record(step, padded, shape)
+            if self.uses[shape] > 1:
+                self._record(step, padded, shape)
         recorded = self.steps.get(shape)
         if recorded is None:
-            self._write(inputs, padded)
             loss, results = step(padded)
         else:
             self._write(inputs, recorded.inputs)
@@ -140,7 +137,7 @@ class RecordedTraining:
 class _RecordedStep:
     """A recorded step and its static inputs."""
 
-    def __init__(self, training: RecordedTraining, recorder: Recorder, step: Step, inputs: Inputs) -> None:
+    def __init__(self, training: RecordedTraining, recorder: CUDARecorder, step: Step, inputs: Inputs) -> None:
         self.training, self.inputs = training, inputs
         self.trained: list[int] = []  # numbers of the parameters that have a gradient
         self.recording = recorder.record(lambda: step(inputs), self._attach_gradients)

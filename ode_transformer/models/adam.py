@@ -33,6 +33,7 @@ _NORM_MARGIN = 1e-6  # that clipping adds to a norm
 class Adam(torch.optim.Optimizer):
     """Adam with decoupled weight decay; its state has the form of ``fairseq.optim.adam.Adam``.
 
+    :param settings: lr, betas, eps and weight_decay
     :param flat: the parameters as parts of one tensor, and their gradients, perhaps in half precision
     """
 
@@ -40,16 +41,8 @@ class Adam(torch.optim.Optimizer):
     disable_mem_eff_fp16_loading_hack = True  # for optimizers without a float32 copy
     supports_flat_params = True
 
-    def __init__(
-        self,
-        params: Any,
-        lr: float,
-        betas: tuple[float, float],
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        flat: tuple[FlatTensor, FlatTensor] | None = None,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": False})
+    def __init__(self, params: Any, settings: dict[str, Any], flat: tuple[FlatTensor, FlatTensor] | None) -> None:
+        super().__init__(params, settings | {"amsgrad": False})
         self._flat = flat
         self._flat_moments = [FlatTensor(flat[0].parts) for _ in _MOMENTS] if flat else []
         self._updates_all = flat is not None and flat[0].whole.dtype != flat[1].whole.dtype
@@ -163,23 +156,23 @@ class FairseqAdam(adam.FairseqAdam):
         if self._values is not None:
             self._gradients = static_gradients(self._parameters)
             flat = self._copy or self._values, self._gradients
-        self._optimizer = Adam(params, **self.optimizer_config, flat=flat)
+        self._optimizer = Adam(params, self.optimizer_config, flat)
 
     @torch.no_grad()
     def _collect_gradients(self) -> None:
         """Copy gradients that lie elsewhere into the flat tensor; in half precision a missing one is zero."""
         if self._values is None:
             return
-        moved = [
-            (p, flat) for p, flat in zip(self._parameters, self._gradients.parts, strict=True) if p.grad is not flat
+        elsewhere = [
+            pair for pair in zip(self._parameters, self._gradients.parts, strict=True) if pair[0].grad is not pair[1]
         ]
-        missing = [flat for p, flat in moved if p.grad is None]
-        moved = [(p, flat) for p, flat in moved if p.grad is not None]
+        missing = [flat for p, flat in elsewhere if p.grad is None]
+        moved = [(p, p.grad, flat) for p, flat in elsewhere if p.grad is not None]
         if missing:
             torch._foreach_zero_(missing)  # which the norm counts
         if moved:
-            torch._foreach_copy_([flat for _, flat in moved], [p.grad for p, _ in moved if p.grad is not None])
-        for parameter, flat in moved:
+            torch._foreach_copy_([flat for *_, flat in moved], [gradient for _, gradient, _ in moved])
+        for parameter, _, flat in moved:
             parameter.grad = flat
 
     def all_reduce_grads(self, module: Any) -> None:

@@ -8,7 +8,9 @@ from fairseq.models import register_model_architecture
 from fairseq.models.transformer.transformer_legacy import base_architecture
 
 from ode_transformer.models.depth_options import DEPTH_DEFAULTS, set_defaults
-from ode_transformer.models.flags import depth_defaults
+
+# Options of layers as in the Transformer of 2017.
+PLAIN_LAYERS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
 
 # Options by the scheme in an architecture's name (ODE Transformer 2022, section 3). There "rk2" is the RK2-block with
 # learnable γ_i, which is the scheme rk2 (Heun's) with the learned gate; RK4 keeps the coefficients of its tableau.
@@ -81,7 +83,7 @@ def complete_transformer_options(args: argparse.Namespace) -> None:
         decoder_layer_history="dlcl",
         max_relative_positions=8,
     )
-    set_defaults(args, **DEPTH_DEFAULTS, **depth_defaults())
+    set_defaults(args, **DEPTH_DEFAULTS)
     set_defaults(
         args,
         encoder_normalize_before=not args.post_norm,

@@ -25,13 +25,12 @@ from ode_transformer.models.depth_options import (
     add_depth_arguments,
     check_task,
     read_model_options,
-    refuse,
     set_defaults,
 )
 from ode_transformer.models.encoder import ODETransformerEncoder
-from ode_transformer.models.flags import depth_defaults
 from ode_transformer.models.module_lists import ModuleLists
 from ode_transformer.nn import LSTM
+from ode_transformer.support.errors import OptionError
 
 SEGMENTS = 2
 
@@ -96,20 +95,9 @@ class ODEBertModel(ModuleLists, RobertaModel):
         scheme.load_state_dict(initial_state)
 
     @classmethod
-    def from_pretrained(
-        cls,
-        model_name_or_path: str,
-        checkpoint_file: str = "model.pt",
-        data_name_or_path: str = ".",
-        bpe: str = "gpt2",
-        **kwargs: Any,
-    ) -> RobertaHubInterface:
-        """Load a model from a folder, as fairseq's RoBERTa; its checkpoint is checked first.
-
-        :raises UserError: the checkpoint is broken or refused
-        """
-        kwargs |= {"bpe": bpe, "load_checkpoint_heads": True}
-        cfg, task, models = load_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+    def from_pretrained(cls, *arguments: Any, bpe: str = "gpt2", **options: Any) -> RobertaHubInterface:
+        """Load a model from a folder, as fairseq's RoBERTa, by :func:`load_pretrained`."""
+        cfg, task, models = load_pretrained(*arguments, bpe=bpe, load_checkpoint_heads=True, **options)
         return RobertaHubInterface(cfg, task, models[0])
 
     @classmethod
@@ -127,10 +115,7 @@ class ODEBertModel(ModuleLists, RobertaModel):
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODEBertModel:
-        """Build the model from fairseq's options.
-
-        :raises OptionError: options do not go together, or the task is for another kind of model
-        """
+        """Build the model from fairseq's options."""
         if getattr(args, "max_positions", None) is None:
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_bert_options(args)
@@ -144,23 +129,16 @@ class ODEBertEncoder(RobertaEncoder):
     """Our encoder with the head of a masked language model, tied to the embeddings."""
 
     def build_encoder(self, args: argparse.Namespace, dictionary: Any, embed_tokens: nn.Embedding) -> SegmentEncoder:
-        """Build the encoder for fairseq's ``RobertaEncoder``.
-
-        :raises OptionError: options do not go together
-        """
+        """Build the encoder for fairseq's ``RobertaEncoder``."""
         cfg = read_model_options(args, ODEBertModel.stacks, UNSUPPORTED_BERT_OPTIONS)
-        refuse(
-            (
-                args.layer_norm_without_affine and cfg.encoder.depth.is_lstm,
-                f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates",
-            )
-        )
+        if args.layer_norm_without_affine and cfg.encoder.depth.is_lstm:
+            raise OptionError(f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates")
         return SegmentEncoder(cfg, dictionary, embed_tokens)
 
 
 def complete_bert_options(args: argparse.Namespace) -> None:
     """Set what is still open to the defaults of our BERT models, in BERT's base size."""
-    set_defaults(args, **DEPTH_DEFAULTS, **depth_defaults())
+    set_defaults(args, **DEPTH_DEFAULTS)
     set_defaults(
         args,
         encoder_layer_history="none",
@@ -180,10 +158,5 @@ BERT_SIZES = {"base": stack_sizes(768, 3072, 12, encoder=12), "tiny": stack_size
 
 for _model, _splitting in (("ode_bert", "lie-trotter"), ("macaron_bert", "strang")):
     for _name, _size in BERT_SIZES.items():
-        register_architecture(
-            f"{_model}_{_name}",
-            {"layer_splitting": _splitting},
-            _size,
-            model="ode_bert",
-            complete=complete_bert_options,
-        )
+        _options = {"layer_splitting": _splitting, **_size}
+        register_architecture(f"{_model}_{_name}", _options, model="ode_bert", complete=complete_bert_options)

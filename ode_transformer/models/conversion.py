@@ -14,7 +14,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ode_transformer.checkpoints.admission import admitted_model
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
+from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable
@@ -82,13 +84,13 @@ def convert_parameters(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if renamed.startswith("coefficients."):  # a layer history contains the scheme that steps the layers
             has_history = any(released_name.startswith(f"{stack}.history.") for released_name in released)
             renamed = f"scheme.scheme.{renamed}" if has_history else f"scheme.{renamed}"
-        if match := re.fullmatch(r"(.*\.encoder_attn\.function\.)in_proj\.(\w+)", renamed):
-            start, kind = match.groups()
-            parts = {"q_proj": len(tensor) // 3, "kv_proj": len(tensor) - len(tensor) // 3}
-            for projection, block in zip(parts, tensor.split(list(parts.values())), strict=True):
-                ours[f"{stack}.{start}{projection}.{kind}"] = block.clone()
+        name = f"{stack}.{renamed}"
+        if ".encoder_attn.function.in_proj." in name:
+            width = len(tensor) // 3
+            ours[name.replace("in_proj", "q_proj")] = tensor[:width].clone()
+            ours[name.replace("in_proj", "kv_proj")] = tensor[width:].clone()
         else:
-            ours[f"{stack}.{renamed}"] = tensor
+            ours[name] = tensor
     return ours
 
 
@@ -117,11 +119,8 @@ def _rename(stack: str, name: str) -> str | None:
 
 
 def _check_family(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> None:
-    """Check that a released model computes what our model with the same parameter names computes.
-
-    :raises UserError: PolyNet, weight sharing over sub-layers, a language model, the variant of Macaron in the code of
-        ODE Transformer (which halves only the first network), or any other architecture
-    """
+    """Refuse models that compute something else than ours with the same parameter names."""
+    # PolyNet, weight sharing over sub-layers, the Macaron of ODE Transformer's code, which halves only one network
     arch = options.get("arch")
     if "encoder.embed_tokens.weight" not in parameters or "decoder.embed_tokens.weight" not in parameters:
         raise UserError("has no encoder and decoder with embeddings; language models are not converted")
@@ -137,11 +136,7 @@ def _check_family(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) 
 
 
 def _supported(options: Mapping[str, Any], name: str, translations: Mapping[Any, Any], default: Any = None) -> Any:
-    """Return our value of a released option.
-
-    :param translations: our values by the released ones
-    :raises UserError: the released value is not among them
-    """
+    """Return our value of a released option: ``translations`` has them by the released ones."""
     value = options.get(name, default)
     if value not in translations:
         raise UserError(f"{name} {value!r} is not supported; known are {', '.join(map(str, translations))}")
@@ -193,10 +188,7 @@ def convert_options(released: argparse.Namespace, parameters: Mapping[str, Tenso
 
 
 def _reformer_options(options: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return our options for the parts of Reformer that the other models do not have.
-
-    :raises UserError: a part does not exist here
-    """
+    """Return our options for the parts of Reformer that the other models do not have."""
     _supported(options, "layer_chain", {_CHAIN: None})
     _supported(options, "src_tgt_embed", {False: None})
     prenet = {name.split(".")[2] for name in parameters if name.startswith("encoder.layers.")}
@@ -228,14 +220,7 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namespace) -> None:
-    """Add the tensors that only our model has.
-
-    :raises RuntimeError: the parameters do not fit the model that the options describe
-    """
-    import ode_transformer.models  # noqa: F401  (registers the architectures)
-    from ode_transformer.checkpoints.admission import admitted_model
-    from ode_transformer.models.model_from_options import build_from_options
-
+    """Add the tensors that only our model has; a RuntimeError says that the parameters do not fit it."""
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
     vars(options).update(admitted_model(vars(options)))
     model = build_from_options(options, *(len(matrix) for matrix in embeddings))

@@ -1,7 +1,8 @@
-"""fairseq's cross entropies with one softmax for loss and gradient, for models whose decoder returns logits.
+"""fairseq's cross entropies with one softmax for loss and gradient, whose steps are recorded by ``--cuda-graphs``.
 
-Where something else needs the logarithms of all probabilities, such as an adaptive softmax, ``--log-depth-interval``
-at the updates that it observes, or ``--report-accuracy``, fairseq's own computation of them is used.
+Models have a decoder that returns logits. Where something else needs the logarithms of all probabilities, such as an
+adaptive softmax, ``--log-depth-interval`` at the updates that it observes, or ``--report-accuracy``, fairseq's own
+computation of them is used.
 
     log p = z − log Σ exp z,   ε' = ε / (V − 1)
     nll_i  = −log p_iy                                                  of word y at position i
@@ -12,17 +13,26 @@ The forward pass computes the gradient in the place of the probabilities: one te
 the log-probabilities and allocates three more such tensors on the way back. Axes: N positions, V words.
 """
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq import criterions
-from fairseq.criterions import register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import FairseqDecoder
+from omegaconf import II
 from torch import Tensor
 
-from ode_transformer.graphs import RecordedTraining
-from ode_transformer.models.recorded_criterion import RecordedCriterion, RecordingConfig
+from ode_transformer.graphs import UNRECORDED_BATCH, RecordedTraining, log_shares, unrecorded_reason
+from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.support.arguments import flag_name
+
+logger = logging.getLogger(__name__)
 
 # Value of --optimizer or --criterion -> fairseq's counterpart, whose checkpoints it resumes, and the other way round.
 COUNTERPARTS = {
@@ -80,36 +90,120 @@ class _Loss(torch.autograd.Function):
         return gradient.to(ctx.dtype), None, None, None
 
 
-def _losses(
-    criterion: Any,
-    model: Any,
-    output: Any,
-    sample: dict[str, Any],
-    reduce: bool,
-    smoothing: float = 0.0,
-    skipped: int = 0,
-) -> tuple[Tensor, Tensor] | None:
-    """Return the loss and the negative log-likelihood, summed if ``reduce``; None if fairseq has to compute them.
-
-    :param skipped: positions at the beginning of each target that count nothing
-    """
-    if not _only_logits_matter(getattr(model, "decoder", None)):
-        return None
-    logits = output[0][:, skipped:]  # [B, T, V]
-    target = model.get_targets(sample, output)[:, skipped:]  # [B, T]
-    losses = label_smoothed_cross_entropy(
-        logits.reshape(-1, logits.size(-1)), target.reshape(-1), criterion.padding_idx, smoothing
-    )
-    loss, nll = (x.sum() if reduce else x for x in losses)
-    return loss, nll
-
-
 def _only_logits_matter(decoder: Any) -> bool:
     """Tell whether the decoder's probabilities are a softmax of what it returns, which nobody else wants to see."""
     if getattr(decoder, "adaptive_softmax", None) is not None:
         return False
     inherits = getattr(type(decoder), "get_normalized_probs", None) is FairseqDecoder.get_normalized_probs
     return not getattr(decoder, "is_observed", not inherits)
+
+
+# fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
+@dataclass
+class RecordingConfig(FairseqDataclass):
+    """Options of recorded criteria."""
+
+    cuda_graphs: bool = field(
+        default=False, metadata={"help": "record training steps as CUDA graphs, in which no Python runs"}
+    )
+    use_bmuf: Any = II("optimization.use_bmuf")
+    zero_sharding: Any = II("distributed_training.zero_sharding")
+
+
+class FusedCriterion(FairseqCriterion):
+    """Base of a criterion, before a class of fairseq."""
+
+    padding_idx: int
+    sentence_avg: bool
+    eps = 0.0  # of label smoothing
+    ignore_prefix_size = 0  # positions at the beginning of each target that count nothing
+    cuda_graphs = False
+    unsuitable_reason: str | None = None
+    recorded: RecordedTraining | None = None
+    stacks: list[DepthStack]
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: Any) -> "FusedCriterion":
+        """Build the criterion from fairseq's options."""
+        criterion: FusedCriterion = super().build_criterion(cfg, task)
+        criterion.cuda_graphs = getattr(cfg, "cuda_graphs", False)
+        for name, off in (("use_bmuf", False), ("zero_sharding", "none")):
+            if getattr(cfg, name, off) not in (off, None):
+                criterion.unsuitable_reason = f"it does not go with {flag_name(name)}"
+        return criterion
+
+    def compute_loss(
+        self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss and the negative log-likelihood, summed if ``reduce``."""
+        if not _only_logits_matter(getattr(model, "decoder", None)):
+            return super().compute_loss(model, net_output, sample, reduce)
+        logits = net_output[0][:, self.ignore_prefix_size :]  # [B, T, V]
+        target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]  # [B, T]
+        loss, nll = label_smoothed_cross_entropy(
+            logits.reshape(-1, logits.size(-1)), target.reshape(-1), self.padding_idx, self.eps
+        )
+        return (loss.sum(), nll.sum()) if reduce else (loss, nll)
+
+    def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
+        """Return the loss of a batch, its sample size, and what is logged."""
+        if not (self.cuda_graphs and model.training):
+            return super().forward(model, sample, reduce)
+        if self.recorded is None:
+            self._begin(model)
+        if self.recorded is None or not (reduce and self.is_recordable(self.recorded, sample)):
+            loss, size, log = super().forward(model, sample, reduce)
+            return loss, size, log | UNRECORDED_BATCH
+        counts = self.counts(sample)
+        loss, results = self.recorded.compute(partial(self.step, model), self.inputs(sample))
+        return loss, counts["sample_size"], {"loss": loss.detach(), **results, **counts}
+
+    def _begin(self, model: Any) -> None:
+        """Begin to record the training, or say why not."""
+        self.stacks = [module for module in model.modules() if isinstance(module, DepthStack)]
+        reason = self.unsuitable_reason or unrecorded_reason(model)
+        if not self.stacks:
+            reason = "it records models of ode_transformer alone"
+        if reason is None:
+            subset = getattr(getattr(self.task, "cfg", None), "train_subset", "train")
+            sizes = getattr(getattr(self.task, "datasets", {}).get(subset), "sizes", ())  # a task may not tell them
+            lengths = np.asarray(sizes, dtype=np.int64).ravel()
+            self.recorded = RecordedTraining(model, self.padding_idx, lengths)
+        else:
+            self.cuda_graphs = False
+            logger.warning(f"--cuda-graphs: this training runs unrecorded: {reason}")
+
+    def is_recordable(self, recorded: RecordedTraining, sample: dict[str, Any]) -> bool:
+        """Tell whether a replay of the batch would compute what an unrecorded step computes."""
+        net_input = sample["net_input"]
+        if not recorded.recordable(net_input):
+            return False
+        shapes = recorded.padded_shapes({name: x for name, x in net_input.items() if x.dim() > 1}).values()
+        positions = max(rows for rows, _ in shapes) * prod(length for _, length in shapes)
+        return all(stack.is_replayable(positions) for stack in self.stacks)
+
+    def inputs(self, sample: dict[str, Any]) -> dict[str, Tensor]:
+        """Return the tensors that a step reads."""
+        return {**sample["net_input"], "target": sample["target"]}
+
+    def counts(self, sample: dict[str, Any]) -> dict[str, Any]:
+        """Return the numbers of a batch without the padding of its recording."""
+        tokens, sentences = sample["ntokens"], len(sample["target"])
+        size = sentences if self.sentence_avg else tokens
+        return {"ntokens": tokens, "nsentences": sentences, "sample_size": size}
+
+    def step(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss from :meth:`inputs`, and what else is logged."""
+        net_input = {name: x for name, x in inputs.items() if name != "target"}
+        sample = {"net_input": net_input, "target": inputs["target"], "ntokens": 1}
+        loss, _, log = super().forward(model, sample)
+        return loss, {name: x for name, x in log.items() if isinstance(x, Tensor) and name != "loss"}
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
+        """Log what fairseq's criterion logs, and the shares of replays and padding."""
+        super().reduce_metrics(logging_outputs)
+        log_shares(logging_outputs)
 
 
 @dataclass
@@ -132,35 +226,21 @@ class MaskedLmConfig(RecordingConfig, criterions.masked_lm.MaskedLmConfig):
 # fairseq resumes a training only with a criterion of the same class name; either of the two can resume the other's.
 @register_criterion("fused_label_smoothed_cross_entropy", dataclass=LabelSmoothedConfig)
 class LabelSmoothedCrossEntropyCriterion(
-    RecordedCriterion, criterions.label_smoothed_cross_entropy.LabelSmoothedCrossEntropyCriterion
+    FusedCriterion, criterions.label_smoothed_cross_entropy.LabelSmoothedCrossEntropyCriterion
 ):
     """fairseq's ``label_smoothed_cross_entropy``, with one softmax for loss and gradient."""
 
     def is_recordable(self, recorded: RecordedTraining, sample: dict[str, Any]) -> bool:
         return not self.report_accuracy and super().is_recordable(recorded, sample)
 
-    def compute_loss(
-        self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """Return the loss and the negative log-likelihood, summed if ``reduce``."""
-        losses = _losses(self, model, net_output, sample, reduce, self.eps, self.ignore_prefix_size)
-        return losses or super().compute_loss(model, net_output, sample, reduce)
-
 
 @register_criterion("fused_cross_entropy", dataclass=CrossEntropyConfig)
-class CrossEntropyCriterion(RecordedCriterion, criterions.cross_entropy.CrossEntropyCriterion):
+class CrossEntropyCriterion(FusedCriterion, criterions.cross_entropy.CrossEntropyCriterion):
     """fairseq's ``cross_entropy``, with one softmax for loss and gradient."""
-
-    def compute_loss(
-        self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """Return the loss, summed if ``reduce``, twice."""
-        losses = _losses(self, model, net_output, sample, reduce)
-        return (losses[0], losses[0]) if losses else super().compute_loss(model, net_output, sample, reduce)
 
 
 @register_criterion("fused_masked_lm", dataclass=MaskedLmConfig)
-class MaskedLmLoss(RecordedCriterion, criterions.masked_lm.MaskedLmLoss):
+class MaskedLmLoss(FusedCriterion, criterions.masked_lm.MaskedLmLoss):
     """fairseq's ``masked_lm``; a recorded step has one softmax, and a padded list of the masked positions."""
 
     def inputs(self, sample: dict[str, Any]) -> dict[str, Tensor]:

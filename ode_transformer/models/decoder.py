@@ -42,18 +42,11 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
     stack = "decoder"
     position_scale = 1.0
     computes_fixed_steps = True  # a search may use ``FixedStep``
-    word_dropout: WordDropout
-    max_target_positions: int
 
     def __init__(
-        self,
-        cfg: TransformerConfig,
-        dictionary: Any,
-        embed_tokens: nn.Embedding,
-        no_encoder_attn: bool = False,
-        output_projection: nn.Module | None = None,
+        self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding, no_encoder_attn: bool = False
     ) -> None:
-        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
         self.build_depth(cfg)
         self.word_dropout = WordDropout(cfg.word_dropout_prob)
         self.heads = int(cfg.decoder.attention_heads)
@@ -116,7 +109,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         self, net_output: tuple[Tensor, Any], log_probs: bool, sample: dict[str, Any] | None = None
     ) -> Tensor:
         """Return the probabilities [B, T, words] from which a criterion computes the loss."""
-        probabilities: Tensor = super().get_normalized_probs(net_output, log_probs, sample)
+        probabilities = super().get_normalized_probs(net_output, log_probs, sample)
         if log_probs and self.see_log_probabilities is not None:
             self.see_log_probabilities(probabilities)
         return probabilities
@@ -147,11 +140,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         weights: Mapping[tuple[int, SubLayerKind], list[Tensor]],
         dtype: torch.dtype,
     ) -> Context:
-        """Return what all layers read.
-
-        :param tokens: [B, T]
-        :param weights: lists for attention weights, by layer and kind
-        """
+        """Return what all layers read; ``weights`` are lists for attention weights, by layer and kind."""
         length, device, choice = tokens.size(1), tokens.device, self.choice.attention
         padding = tokens.eq(self.padding_idx)  # [B, T]
         seen = seen_padding(padding, causal, self.left_padded)
@@ -172,10 +161,7 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         incremental_state: dict[str, Any],
         weights: Mapping[tuple[int, SubLayerKind], list[Tensor]],
     ) -> Context:
-        """Return what all layers read at the last position of a search.
-
-        :param tokens: all target positions so far, [B, T]
-        """
+        """Return what all layers read at the last position of a search; ``tokens`` are all so far."""
         step: FixedStep | None = incremental_state.get(FIXED_STEP)
         # A recorded step reads padding that other batches overwrite: it makes the masks itself.
         build_masks = partial(StepMasks, self.heads)
@@ -207,16 +193,13 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         )
 
         def embed_all() -> Tensor:
-            assert self.embed_positions is not None
-            table: Tensor = self.embed_positions(prev_output_tokens.new_full((1, room), self.padding_idx + 1))
-            return table  # [1, room, C]
+            return self.embed_positions(prev_output_tokens.new_full((1, room), self.padding_idx + 1))  # [1, room, C]
 
         table: Tensor = self._search_state(incremental_state, f"positions.{room}", embed_all)
         return table[:, length - 1 : length] if step is None else table.index_select(1, step.position)
 
     def _caches(self, incremental_state: dict[str, Any]) -> Caches:
-        caches: Caches = self._search_state(incremental_state, "caches", Caches)
-        return caches
+        return self._search_state(incremental_state, "caches", Caches)
 
     def _search_state(self, incremental_state: dict[str, Any], name: str, build: Callable[[], Any]) -> Any:
         """Return what the decoder keeps under a name during a search; the first call builds it."""

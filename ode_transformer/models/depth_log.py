@@ -14,7 +14,6 @@ over the batch, with label smoothing too, so that the backward pass tells c:
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -32,49 +31,6 @@ from ode_transformer.support.depth_log_names import gradient_norm_name, stage_we
 _PRIORITY = 2000  # fairseq prints the numbers of a report by ascending priority: these come last
 
 
-@dataclass
-class _Batch:
-    """Sums over one batch.
-
-    :param squares: ‖∂(cL)/∂x‖² of each tensor that a layer reads
-    :param weights: sums of a block's weights over positions, and the number of positions, [s + 1] each
-    :param pending: number of gradients that the backward pass has not reached yet
-    :param factor: c
-    """
-
-    squares: dict[LayerId, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
-    weights: dict[BlockId, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
-    pending: int = 0
-    factor: Tensor | None = None
-
-    def expect_gradient(self, layer: LayerId, tensor: Tensor) -> None:
-        """Add the gradient of a tensor that a layer reads when the backward pass reaches it."""
-        self.squares[layer]  # fixes the order in the log: that of the layers, not that of the gradients
-        self.pending += 1
-        tensor.register_hook(partial(self.add_gradient, layer))
-
-    def add_gradient(self, layer: LayerId, gradient: Tensor) -> None:
-        """Add a gradient; the last one completes the batch."""
-        dtype = torch.promote_types(gradient.dtype, torch.float32)
-        self.squares[layer].append(torch.linalg.vector_norm(gradient, dtype=dtype).square())
-        self.pending -= 1
-        if not self.pending:
-            self.log()
-
-    def log(self) -> None:
-        """Pass everything to fairseq's log, by one transfer from the device; omit what is not finite."""
-        if self.factor is None:
-            return
-        norms = {layer: torch.stack(squares).sum().sqrt() / self.factor for layer, squares in self.squares.items()}
-        values = {gradient_norm_name(*layer): norm for layer, norm in norms.items()}
-        for block, sums in self.weights.items():
-            *means, positions = torch.stack(sums).sum(dim=0)
-            values |= {stage_weight_name(*block, stage): mean / positions for stage, mean in enumerate(means, 1)}
-        for name, value in zip(values, torch.stack([v.double() for v in values.values()]).tolist(), strict=True):
-            if math.isfinite(value):
-                metrics.log_scalar(name, value, priority=_PRIORITY)
-
-
 class DepthLog(nn.Module):
     """Sees one batch, from ``set_num_updates`` to the end of its backward pass.
 
@@ -84,34 +40,42 @@ class DepthLog(nn.Module):
     def __init__(self, interval: int, stacks: Mapping[str, DepthStack]) -> None:
         super().__init__()
         self.interval, self.stacks = interval, stacks
-        self.batch: _Batch | None = None
         self.handles: list[RemovableHandle] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self.squares: dict[LayerId, list[Tensor]] = defaultdict(list)  # ‖∂(cL)/∂x‖² of each tensor that a layer reads
+        # Sums of a block's weights over positions, and the number of positions, [s + 1] each
+        self.weights: dict[BlockId, list[Tensor]] = defaultdict(list)
+        self.pending = 0  # gradients that the backward pass has not reached yet
+        self.factor: Tensor | None = None  # c
 
     def set_num_updates(self, num_updates: int) -> None:
         """Begin a batch; fairseq calls this before each one, with the number of updates so far."""
-        self._end()
+        self._end_forward()
         if not self.training or (num_updates + 1) % self.interval:
             return
-        self.batch = _Batch()
+        self._begin()
         for stack in self.stacks.values():
             self.handles += see_layer_inputs(stack, self._see_layer)
             if stack.choice.coefficients in LEARNED:
                 self.handles += see_stage_weights(stack, self._see_stage_weights)
         self.stacks["decoder"].see_log_probabilities = self._see_log_probabilities
 
-    def _end(self) -> None:
-        self.batch = self.stacks["decoder"].see_log_probabilities = None
+    def _end_forward(self) -> None:
+        self.stacks["decoder"].see_log_probabilities = None
         while self.handles:
             self.handles.pop().remove()
 
     def _see_layer(self, layer: LayerId, inputs: Sequence[Tensor], padding: Tensor | None) -> None:
-        if self.batch is not None and self.training:
-            for tensor in inputs:
-                if tensor.requires_grad:
-                    self.batch.expect_gradient(layer, tensor)
+        for tensor in inputs if self.training else ():
+            if tensor.requires_grad:
+                self.squares[layer]  # fixes the order in the log: that of the layers, not that of the gradients
+                self.pending += 1
+                tensor.register_hook(partial(self._add_gradient, layer))
 
     def _see_stage_weights(self, block: BlockId, weights: Sequence[Weight], padding: Tensor | None) -> None:
-        if self.batch is None or not self.training:
+        if not self.training:
             return
         rows = [torch.as_tensor(weight).detach() for weight in weights]
         if rows[0].dim():  # [positions, 1] each
@@ -119,19 +83,35 @@ class DepthLog(nn.Module):
             rows = [*((row[..., 0] * real).sum() for row in rows), real.sum()]
         else:
             rows = [*rows, torch.ones_like(rows[0])]
-        self.batch.weights[block].append(torch.stack(rows))
+        self.weights[block].append(torch.stack(rows))
 
     def _see_log_probabilities(self, log_probabilities: Tensor) -> None:
         """End the forward pass: the criterion computes its loss from these."""
-        batch = self.batch
-        if batch is None or not (self.training and log_probabilities.requires_grad):
-            return
+        if self.training and log_probabilities.requires_grad:
+            log_probabilities.register_hook(self._keep_factor)
+            self._end_forward()
 
-        def keep_factor(gradient: Tensor) -> None:
-            batch.factor = -gradient.sum()
+    def _keep_factor(self, gradient: Tensor) -> None:
+        self.factor = -gradient.sum()
 
-        log_probabilities.register_hook(keep_factor)
-        self._end()
+    def _add_gradient(self, layer: LayerId, gradient: Tensor) -> None:
+        """Add the gradient of a tensor that a layer reads; the last one completes the batch."""
+        dtype = torch.promote_types(gradient.dtype, torch.float32)
+        self.squares[layer].append(torch.linalg.vector_norm(gradient, dtype=dtype).square())
+        self.pending -= 1
+        if not self.pending and self.factor is not None:
+            self._log(self.factor)
+
+    def _log(self, factor: Tensor) -> None:
+        """Pass everything to fairseq's log, by one transfer from the device; omit what is not finite."""
+        norms = {layer: torch.stack(squares).sum().sqrt() / factor for layer, squares in self.squares.items()}
+        values = {gradient_norm_name(*layer): norm for layer, norm in norms.items()}
+        for block, sums in self.weights.items():
+            *means, positions = torch.stack(sums).sum(dim=0)
+            values |= {stage_weight_name(*block, stage): mean / positions for stage, mean in enumerate(means, 1)}
+        for name, value in zip(values, torch.stack([v.double() for v in values.values()]).tolist(), strict=True):
+            if math.isfinite(value):
+                metrics.log_scalar(name, value, priority=_PRIORITY)
 
 
 def log_depth(model: Any, interval: int) -> None:

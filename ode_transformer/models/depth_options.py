@@ -1,28 +1,45 @@
-"""Command-line options of our models: their flags, their defaults, and which combinations and tasks are refused."""
+"""Command-line options of our models: their flags, their defaults, and which combinations and tasks are refused.
+
+The flags of depth are made from the fields of ``DepthChoice``.
+"""
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerConfig
-from fairseq.tasks import FairseqTask
-from fairseq.tasks.language_modeling import LanguageModelingTask
-from fairseq.tasks.masked_lm import MaskedLMTask
-from fairseq.tasks.multilingual_language_modeling import MultilingualLanguageModelingTask
-from fairseq.tasks.multilingual_masked_lm import MultiLingualMaskedLMTask
-from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from fairseq.tasks.sentence_ranking import SentenceRankingTask
+from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from omegaconf import OmegaConf
 
-from ode_transformer.models.flags import add_depth_flags, read_choices
-from ode_transformer.nn import LSTM, DepthChoice
-from ode_transformer.support.arguments import flag_name, non_negative_int, probability
+from ode_transformer.nn import LSTM, STACKS, DepthChoice, Option
+from ode_transformer.support.arguments import (
+    finite_float,
+    flag_name,
+    non_negative_int,
+    positive_float,
+    positive_int,
+    probability,
+)
 from ode_transformer.support.errors import OptionError
 
-# Defaults of the flags that all our models have.
+RULE = (
+    "A flag of depth, such as --ode-function, sets both stacks; a stack that has no use for it ignores it. With the "
+    "name of a stack in front, such as --decoder-ode-function, it sets that stack alone."
+)
+_NUMBERS: dict[tuple[type, str], Callable[[str], float]] = {
+    (int, "positive"): positive_int,
+    (int, "non-negative"): non_negative_int,
+    (float, "positive"): positive_float,
+    (float, "any"): finite_float,
+}
+_LISTED = 10  # values that a usage line shows
+
+# Defaults of the flags that all our models have: those of a short flag of depth, and the others.
 DEPTH_DEFAULTS: dict[str, Any] = {
+    **{option.dest(): option.default for option in DepthChoice.options().values() if not option.own_flag_only},
     "post_norm": False,
     "encoder_ode_scheme": DepthChoice().scheme,
     "word_dropout_prob": 0.0,
@@ -53,45 +70,46 @@ UNSUPPORTED_OPTIONS: dict[str, Any] = {
 }
 
 # Tasks of fairseq by the kind of model that they train; every other has a source and a target, as translation has.
-_TASK_CLASSES = {
-    "masked_lm": (MaskedLMTask, MultiLingualMaskedLMTask, SentencePredictionTask, SentenceRankingTask),
-    "language_modeling": (LanguageModelingTask, MultilingualLanguageModelingTask),
+_TASKS = {
+    "masked_lm": ("masked_lm", "multilingual_masked_lm", "sentence_prediction", "sentence_ranking"),
+    "language_modeling": ("language_modeling", "multilingual_language_modeling"),
 }
 
 
 def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]) -> None:
-    """Add the flags that all our models have, for a model that has these stacks."""
-    add_depth_flags(parser, stacks)
-    for name, settings, description in (
-        (
-            "--post-norm",
-            {"action": "store_true"},
-            "normalise after each sub-layer; needs --ode-function layer-output",
-        ),
-        ("--word-dropout-prob", {"type": probability, "metavar": "P"}, "fraction of word embeddings that is zeroed"),
-        ("--cpu-bf16", {"action": "store_true"}, "train with products of matrices in bfloat16 on a CPU; needs --cpu"),
-    ):
-        parser.add_argument(name, help=description, **settings)
+    """Add the flags of a model that has these stacks: for each option of depth a short one, and one for each stack."""
+    parser.description = RULE
+    for option in DepthChoice.options().values():
+        prefixes = [f"{stack}-" for stack in stacks] if option.own_flag_only else ["", *(f"{s}-" for s in stacks)]
+        for prefix in () if option.fairseqs else prefixes:
+            settings = _settings(option)
+            if prefix and not option.own_flag_only:
+                settings["help"] = argparse.SUPPRESS
+            parser.add_argument(f"--{prefix}{option.flag}", **settings)
+    add = parser.add_argument
+    add("--post-norm", action="store_true", help="normalise after each sub-layer; needs --ode-function layer-output")
+    add("--word-dropout-prob", type=probability, metavar="P", help="fraction of word embeddings that is zeroed")
+    add("--cpu-bf16", action="store_true", help="train with products of matrices in bfloat16 on a CPU; needs --cpu")
+    if "decoder" in stacks:  # which computes the probabilities that the criterion reads
+        depth = "log gradient norms and learned stage weights by layer at every N updates; 0, the default, for never"
+        add("--log-depth-interval", type=non_negative_int, metavar="N", help=depth)
+    if stacks == STACKS:
+        samples = "log the translations of N sentences at every validation; 0, the default, for none"
+        add("--log-samples", type=non_negative_int, metavar="N", help=samples)
 
 
-def add_log_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the flag of the depth log, for models whose decoder computes the probabilities that the criterion reads."""
-    parser.add_argument(
-        "--log-depth-interval",
-        type=non_negative_int,
-        metavar="N",
-        help="log gradient norms and learned stage weights by layer at every N updates; 0, the default, for never",
-    )
-
-
-def add_samples_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the flag of sample translations, for models with an encoder and a decoder."""
-    parser.add_argument(
-        "--log-samples",
-        type=non_negative_int,
-        metavar="N",
-        help="log the translations of N sentences at every validation; 0, the default, for none",
-    )
+def _settings(option: Option) -> dict[str, Any]:
+    """Return what argparse has to know of a flag."""
+    if isinstance(option.default, bool):
+        return {"help": option.help, "action": argparse.BooleanOptionalAction}
+    if option.values is None:
+        number = type(option.default)
+        metavar = "N" if number is int else "X"
+        return {"help": option.help, "type": _NUMBERS[number, option.interval], "metavar": metavar}
+    values = tuple(option.values())
+    if len(values) <= _LISTED:
+        return {"help": option.help, "choices": values}
+    return {"help": f"{option.help}: {', '.join(values)}", "choices": values, "metavar": "NAME"}
 
 
 def set_defaults(args: argparse.Namespace, **values: Any) -> None:
@@ -123,86 +141,109 @@ def read_model_options(
     :param without_layers: the stack that may have no layers
     :raises OptionError: options do not go together; names the flag, its value, and what is allowed
     """
-    off_values: dict[str, Any] = UNSUPPORTED_OPTIONS | dict(unsupported or {})
-    for name, off in off_values.items():
+    for name, off in (UNSUPPORTED_OPTIONS | dict(unsupported or {})).items():
         if getattr(args, name, off) not in (off, None):
             raise OptionError(f"{flag_name(name)} is not supported by --arch {args.arch}")
     for stack in stacks:
         layers = getattr(args, f"{stack}_layers")
-        refuse(
-            (layers < (stack != without_layers), f"--{stack}-layers {layers}: a stack has at least one layer"),
-            (
-                args.post_norm and getattr(args, f"{stack}_normalize_before"),
-                f"--post-norm and --{stack}-normalize-before contradict each other",
-            ),
-        )
+        if layers < (stack != without_layers):
+            raise OptionError(f"--{stack}-layers {layers}: a stack has at least one layer")
+        if args.post_norm and getattr(args, f"{stack}_normalize_before"):
+            raise OptionError(f"--post-norm and --{stack}-normalize-before contradict each other")
     cfg = TransformerConfig.from_namespace(args)
     choices = read_choices(args, stacks)
     for stack, choice in choices.items():
         getattr(cfg, stack).depth = choice
-    refuse(*_mistakes(args, choices))
+    _check_training(args)
+    _check_stacks(args, choices)
     return cfg
 
 
-def refuse(*mistakes: tuple[bool, str]) -> None:
-    """Refuse options if they contain one of some mistakes.
+def read_choices(args: argparse.Namespace, stacks: Sequence[str]) -> dict[str, DepthChoice]:
+    """Return the choice of each stack.
 
-    :param mistakes: whether the options contain it, and the message
-    :raises OptionError: the first one that they contain
+    :raises OptionError: a stack's own flag is of no use to it, a short flag to no stack, or options of a stack do not
+        go together
     """
-    for is_refused, message in mistakes:
-        if is_refused:
-            raise OptionError(message)
+    choices = {stack: DepthChoice() for stack in stacks}
+    # A Reformer's encoder may have no layers, which read nothing.
+    layered = [stack for stack in stacks if getattr(args, f"{stack}_layers", None) != 0]
+    for option in DepthChoice.options().values():
+        uses = {stack: option.read_by(choice) for stack, choice in choices.items()}
+        most = max(uses[stack] for stack in layered)
+        short = option.default if option.own_flag_only else _read(option, args, option.default)
+        if short != option.default and not most:
+            off = f"--no-{option.flag}" if option.default is False else f"--{option.flag} {option.default}"
+            raise OptionError(f"{_flag(option, short)}: only with {option.needs}; pass {off}")
+        for stack, choice in choices.items():
+            inherited = short if uses[stack] and uses[stack] >= most else option.default
+            value = _read(option, args, inherited, stack)
+            if value != option.default and not uses[stack]:
+                raise OptionError(f"{_flag(option, value, stack)}: only with {option.needs}, not with {choice.scheme}")
+            try:
+                if value != choice.value(option):
+                    choices[stack] = replace(choice, **choice.change(option, value))
+            except ValueError as error:
+                raise OptionError(f"--{stack}-ode-scheme {choice.scheme}: {error}") from error
+    return choices
 
 
-def _mistakes(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) -> Iterator[tuple[bool, str]]:
-    """Yield mistakes that options can contain: whether these do, and the message."""
+def _read(option: Option, args: argparse.Namespace, default: Any, stack: str = "") -> Any:
+    """Return the value of a flag; Python code may give a whole number for any number."""
+    value = getattr(args, option.dest(stack), None)
+    return default if value is None else type(option.default)(value)
+
+
+def _flag(option: Option, value: Any, stack: str = "") -> str:
+    flag = f"--{stack}-{option.flag}" if stack else f"--{option.flag}"
+    return flag if value is True else f"{flag} {value}"
+
+
+def _check_training(args: argparse.Namespace) -> None:
+    """Refuse options that no model could be trained with."""
     processes = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
-    yield (
-        processes > 1 and not args.ode_options_saved and not torch.distributed.is_initialized(),
-        f"torchrun has started {processes} processes, and each would train by itself into one folder: without "
-        f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or the flags of fairseq-train "
-        f"that it prints with --dry-run",
-    )
+    if processes > 1 and not args.ode_options_saved and not torch.distributed.is_initialized():
+        raise OptionError(
+            f"torchrun has started {processes} processes, and each would train by itself into one folder: without "
+            f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or the flags of fairseq-train "
+            f"that it prints with --dry-run"
+        )
     for name in ("dropout", "attention_dropout", "activation_dropout"):
         value = getattr(args, name) or 0
-        yield not 0 <= value < 1, f"{flag_name(name)} {value}: a fraction from 0 up to 1, without 1"
+        if not 0 <= value < 1:
+            raise OptionError(f"{flag_name(name)} {value}: a fraction from 0 up to 1, without 1")
+    if args.cpu_bf16 and not getattr(args, "cpu", False) and not args.ode_options_saved:
+        raise OptionError("--cpu-bf16 needs --cpu; a GPU has --amp, --fp16 and --bf16")
+    if getattr(args, "adaptive_softmax_cutoff", None) is not None and args.log_depth_interval > 0:
+        raise OptionError(
+            "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities"
+        )
+
+
+def _check_stacks(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) -> None:
+    """Refuse choices that do not go with the sizes of their stacks, or with each other."""
     for stack, choice in choices.items():
         layers, width, heads = (getattr(args, f"{stack}_{name}") for name in ("layers", "embed_dim", "attention_heads"))
         if stack == "decoder" and getattr(args, "joint_combination", "add") == "concat":
             width += args.encoder_embed_dim
-        yield (
-            args.post_norm and choice.is_lstm,
-            f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise",
-        )
-        yield (
-            heads < 1 or width % heads > 0,
-            f"--{stack}-attention-heads {heads}: the heads have to divide the width {width} of the layers",
-        )
-        yield (
-            choice.middle_layers > layers,
-            f"--ode-middle-layers {choice.middle_layers}: the {stack} has {layers} layers",
-        )
-    yield (
-        args.cpu_bf16 and not getattr(args, "cpu", False) and not args.ode_options_saved,
-        "--cpu-bf16 needs --cpu; a GPU has --amp, --fp16 and --bf16",
-    )
+        if args.post_norm and choice.is_lstm:
+            raise OptionError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
+        if heads < 1 or width % heads > 0:
+            raise OptionError(
+                f"--{stack}-attention-heads {heads}: the heads have to divide the width {width} of the layers"
+            )
+        if choice.middle_layers > layers:
+            raise OptionError(f"--ode-middle-layers {choice.middle_layers}: the {stack} has {layers} layers")
     merges = {stack: choice.lstm.merge for stack, choice in choices.items()}
     two_attentions = "encoder" in merges and merges.get("decoder", "").startswith("concat")
-    yield (
-        any(merge.startswith("concat") for merge in merges.values()) and not two_attentions,
-        f"--dlstm-merge concat joins the two attentions of a translation model's decoder layers: it needs "
-        f"--decoder-ode-scheme {LSTM}",
-    )
-    yield (
-        getattr(args, "adaptive_softmax_cutoff", None) is not None and args.log_depth_interval > 0,
-        "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities",
-    )
-    residual = any(choice.value_residual != "none" for choice in choices.values())
-    yield (
-        residual and all(getattr(args, f"{stack}_layers") < 2 for stack in choices),
-        "--value-residual: a stack of one layer has no later layer to add to",
-    )
+    if any(merge.startswith("concat") for merge in merges.values()) and not two_attentions:
+        raise OptionError(
+            f"--dlstm-merge concat joins the two attentions of a translation model's decoder layers: it needs "
+            f"--decoder-ode-scheme {LSTM}"
+        )
+    has_residual = any(choice.value_residual != "none" for choice in choices.values())
+    if has_residual and all(getattr(args, f"{stack}_layers") < 2 for stack in choices):
+        raise OptionError("--value-residual: a stack of one layer has no later layer to add to")
 
 
 def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:
@@ -214,7 +255,8 @@ def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:
     """
     if not isinstance(task, FairseqTask):
         return
-    task_kind = next((name for name, classes in _TASK_CLASSES.items() if isinstance(task, classes)), "translation")
+    classes = {name: tuple(TASK_REGISTRY[task_name] for task_name in names) for name, names in _TASKS.items()}
+    task_kind = next((name for name in classes if isinstance(task, classes[name])), "translation")
     if task_kind != kind:
         name = getattr(args, "task", type(task).__name__)
         raise OptionError(f"--task {name} does not go with --arch {args.arch}, which needs --task {kind}")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from fairseq import utils
@@ -67,22 +67,10 @@ class DepthStack(nn.Module):
     stack: str  # encoder or decoder
     fixed_options: tuple[str, ...] = ()  # further options that a checkpoint of the stack remembers
 
-    # Attributes of fairseq's encoders and decoders.
-    cfg: Any
-    num_layers: int
-    padding_idx: int
-    embed_dim: int
-    output_embed_dim: int
-    embed_scale: float
-    embed_tokens: nn.Embedding
-    embed_positions: nn.Module | None
-    forward_embedding: Any
-    _get_full_incremental_state_key: Any
-    layernorm_embedding: nn.Module | None
     layer_norm: nn.Module | None
-    dropout_module: nn.Module
-    project_in_dim: nn.Module | None
-    project_out_dim: nn.Module | None
+    if TYPE_CHECKING:  # other attributes of fairseq's encoders and decoders
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def layer_width(self, cfg: TransformerConfig) -> int:
         """Return the width of the representation between layers."""
@@ -140,12 +128,10 @@ class DepthStack(nn.Module):
         return self.see_log_probabilities is not None
 
     def is_replayable(self, positions: int) -> bool:
-        """Tell whether a training step with this number of positions may be replayed from a recording.
+        """Tell whether a training step may be replayed whose rows times lengths of source and target are ``positions``.
 
         Nobody would see the probabilities, an adaptive softmax selects by value, and what activation checkpointing
         computes again would get another dropout.
-
-        :param positions: rows times the lengths of source and target
         """
         adaptive = getattr(self, "adaptive_softmax", None) is not None
         return not (self.is_observed or adaptive or (self.recompute and self.drops_out))

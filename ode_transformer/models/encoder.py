@@ -22,7 +22,6 @@ class ODETransformerEncoder(DepthStack, TransformerEncoderBase):
     """Encoder that steps the embedded source through its layers by the scheme of the options."""
 
     stack = "encoder"
-    word_dropout: WordDropout
 
     def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         super().__init__(cfg, dictionary, embed_tokens)

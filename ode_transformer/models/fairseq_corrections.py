@@ -73,13 +73,7 @@ def _block_repeated_ngrams(
 
 @_replace(search.DiverseBeamSearch, "step")
 def _step_diverse_beams(
-    original: Function,
-    strategy: Any,
-    step: int,
-    scores: Tensor,
-    earlier_scores: Tensor | None,
-    tokens: Tensor | None = None,
-    ids: Tensor | None = None,
+    original: Function, strategy: Any, step: int, scores: Any, earlier_scores: Any, tokens: Any = None, ids: Any = None
 ) -> Any:
     """Number sentences within their batch: fairseq takes their numbers in the data set, which end in an IndexError."""
     if step == 0:
@@ -112,15 +106,13 @@ def _replace_unknown_words(
     original: Function, output: str, source: str, alignment: Sequence[tuple[int, int]], *options: Any
 ) -> str:
     """Read an alignment as what it is, pairs of a source and a target position (3533)."""
-    replaced: str = original(output, source, {target: position for position, target in alignment}, *options)
-    return replaced
+    return original(output, source, {target: position for position, target in alignment}, *options)
 
 
 @_replace(utils, "load_align_dict")
 def _load_aligned_words(original: Function, path: str | None) -> dict[str, str] | None:
     """Take ``--replace-unk`` without a value, for which fairseq puts "@@ ", for no file (3533)."""
-    substitutes: dict[str, str] | None = original("" if path == "@@ " else path)
-    return substitutes
+    return original("" if path == "@@ " else path)
 
 
 @_replace(utils, "split_paths")
@@ -144,9 +136,7 @@ def _keep_dollar_signs(original: Function, args: argparse.Namespace) -> tuple[li
             return value
         return value.replace("${", r"\\\${")  # fairseq resolves it twice
 
-    overrides: tuple[list[str], list[str]]
-    overrides = original(argparse.Namespace(**{name: literal(value) for name, value in vars(args).items()}))
-    return overrides
+    return original(argparse.Namespace(**{name: literal(value) for name, value in vars(args).items()}))
 
 
 @_replace(data_utils, "batch_by_size")
@@ -176,22 +166,15 @@ def _leave_blank_lines_empty(
 
 @_replace(FairseqTask, "get_batch_iterator")
 def _batch_as_from_the_start(
-    original: Function,
-    task: FairseqTask,
-    dataset: Any,
-    *arguments: Any,
-    epoch: int = 1,
-    disable_iterator_cache: bool = False,
-    update_epoch_batch_itr: bool = False,
-    **options: Any,
+    original: Function, task: FairseqTask, dataset: Any, *arguments: Any, epoch: int = 1, **options: Any
 ) -> Any:
     """Form the batches that a training keeps in all its epochs by the number of its first, also when it is resumed.
 
     fairseq takes the number of the epoch in which it is resumed: sentences are then repeated and left out.
     """
-    keeps = not disable_iterator_cache and not update_epoch_batch_itr and task.can_reuse_epoch_itr(dataset)
+    forms_anew = options.get("disable_iterator_cache") or options.get("update_epoch_batch_itr")
+    keeps = not forms_anew and task.can_reuse_epoch_itr(dataset)
     is_new = dataset not in task.dataset_to_epoch_iter
-    options |= {"disable_iterator_cache": disable_iterator_cache, "update_epoch_batch_itr": update_epoch_batch_itr}
     iterator = original(task, dataset, *arguments, epoch=1 if keeps else epoch, **options)
     if keeps and is_new:
         iterator.epoch = epoch

@@ -26,8 +26,6 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
     :param arguments: the command line without the program's name
     :raises UserError: fairseq rejects it; the message is fairseq's
     """
-    import ode_transformer.models  # noqa: F401  (registers the architectures; imports this module in turn)
-
     parser, stderr = _PARSERS[program](), io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr):

@@ -21,17 +21,13 @@ from ode_transformer.models.architectures import (
 )
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
-from ode_transformer.models.depth_options import add_depth_arguments, add_log_argument, check_task, read_model_options
+from ode_transformer.models.depth_options import add_depth_arguments, check_task, read_model_options
 from ode_transformer.models.module_lists import ModuleLists
 
 # Options that our language models do not implement, with the value that means "off".
-UNSUPPORTED_LM_OPTIONS = {
-    "character_embeddings": False,
-    "scale_fc": False,
-    "scale_attn": False,
-    "scale_heads": False,
-    "scale_resids": False,
-}
+UNSUPPORTED_LM_OPTIONS = dict.fromkeys(
+    ("character_embeddings", "scale_fc", "scale_attn", "scale_heads", "scale_resids"), False
+)
 
 
 @register_model("ode_transformer_lm")
@@ -45,14 +41,10 @@ class ODELanguageModel(SafeFromPretrained, ModuleLists, FairseqLanguageModel):
         """Add the flags of fairseq's Transformer language model, and ours."""
         TransformerLanguageModel.add_args(parser)
         add_depth_arguments(parser, cls.stacks)
-        add_log_argument(parser)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODELanguageModel:
-        """Build the model from fairseq's options.
-
-        :raises OptionError: options do not go together, or the task is for another kind of model
-        """
+        """Build the model from fairseq's options."""
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
         complete_transformer_options(args)

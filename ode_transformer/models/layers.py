@@ -1,6 +1,6 @@
 """Builds layers from fairseq's configuration: those of encoder and decoder, and those of a source × target grid."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
@@ -38,71 +38,13 @@ def plan_layer(splitting: Splitting, cross_attention: bool) -> dict[str, tuple[S
     return plan
 
 
-def _build_function(cfg: TransformerConfig, stack: str, kind: SubLayerKind, fraction: float) -> nn.Module:
-    """Build the function of a sub-layer; two networks of half a step have as many parameters as a whole one."""
-    sizes = getattr(cfg, stack)
-    if kind is SubLayerKind.FEED_FORWARD:
-        inner = fraction * sizes.ffn_embed_dim
-        if not inner.is_integer():
-            raise OptionError(
-                f"--{stack}-ffn-embed-dim {sizes.ffn_embed_dim} is divided between the two feed-forward networks of a "
-                f"layer and has to be even"
-            )
-        return FeedForward(sizes.embed_dim, int(inner), *feed_forward_options(cfg))
-    over_source = kind is SubLayerKind.CROSS_ATTENTION
-    return MultiheadAttention(
-        sizes.embed_dim,
-        sizes.attention_heads,
-        cfg.attention_dropout,
-        PLAIN_ATTENTION if over_source else sizes.depth.attention,
-        cfg.encoder.embed_dim if over_source else None,
-    )
-
-
-def build_layer(cfg: TransformerConfig, stack: str, cross_attention: bool = False) -> Layer:
-    """Build one layer of the stack 'encoder' or 'decoder', with or without attention to an encoder output."""
-    sizes = getattr(cfg, stack)
-    choice: DepthChoice = sizes.depth
-    plan = plan_layer(SPLITTINGS[choice.splitting], cross_attention)
-
-    def sublayer(name: str) -> SubLayer:
-        kind, fraction = plan[name]
-        function = _build_function(cfg, stack, kind, fraction)
-        normalized = choice.normalizes_sublayers
-        return SubLayer(
-            kind, function, sizes.embed_dim, cfg.dropout, sizes.normalize_before, fraction, normalized=normalized
-        )
-
-    return assemble_layer(cfg, stack, {name: kind for name, (kind, _) in plan.items()}, sublayer)
-
-
-def assemble_layer(
-    cfg: TransformerConfig, stack: str, kinds: Mapping[str, SubLayerKind], build: Callable[[str], SubLayer]
-) -> Layer:
-    """Build the layer from the sub-layers that the depth choice uses, each stepped one with as many copies as it asks.
-
-    :param kinds: kind of each possible sub-layer by name, in the order in which they act
-    :param build: builds a sub-layer by name
-    """
-    choice: DepthChoice = getattr(cfg, stack).depth
-    return Layer(
-        {
-            name: nn.ModuleList(build(name) for _ in range(choice.copies))
-            if choice.copies > 1 and stepped
-            else build(name)
-            for group, stepped in choice.grouping(kinds)
-            for name in group
-        }
-    )
-
-
 # The layers of a source × target grid (Reformer, Figure 2a): target attention, FFN, source attention, FFN. Their
 # sub-layers are those of every other layer, so that depth schemes and relative positions apply to them, too.
-JOINT_KINDS = {
-    "self_attn_target": SubLayerKind.TARGET_ATTENTION,
-    "ffn_target": SubLayerKind.FEED_FORWARD,
-    "self_attn_source": SubLayerKind.SOURCE_ATTENTION,
-    "ffn_source": SubLayerKind.FEED_FORWARD,
+_JOINT_PLAN = {
+    "self_attn_target": (SubLayerKind.TARGET_ATTENTION, 1.0),
+    "ffn_target": (SubLayerKind.FEED_FORWARD, 1.0),
+    "self_attn_source": (SubLayerKind.SOURCE_ATTENTION, 1.0),
+    "ffn_source": (SubLayerKind.FEED_FORWARD, 1.0),
 }
 
 # Shared noise (Figure 2b): Dropout1d along the axis that is not attended, Dropout2d along both.
@@ -115,30 +57,62 @@ _NOISE_AXES = {
 }
 
 
+def build_layer(cfg: TransformerConfig, stack: str, cross_attention: bool = False) -> Layer:
+    """Build one layer of the stack 'encoder' or 'decoder', with or without attention to an encoder output."""
+    sizes = getattr(cfg, stack)
+    plan = plan_layer(SPLITTINGS[sizes.depth.splitting], cross_attention)
+    return _build_layer(cfg, stack, sizes.embed_dim, plan, {})
+
+
 def build_joint_layer(cfg: TransformerConfig) -> Layer:
     """Build one joint layer, whose width is that of the grid."""
-    sizes, width = cfg.decoder, joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
-    choice: DepthChoice = sizes.depth
-    shared = cfg.joint_dropout == "shared"
+    width = joint_width(cfg.encoder.embed_dim, cfg.decoder.embed_dim, cfg.joint_combination)
+    return _build_layer(cfg, "decoder", width, _JOINT_PLAN, _NOISE_AXES if cfg.joint_dropout == "shared" else {})
 
-    def sublayer(name: str) -> SubLayer:
-        kind = JOINT_KINDS[name]
-        noise = _NOISE_AXES[kind] if shared else ()
+
+def _build_layer(
+    cfg: TransformerConfig,
+    stack: str,
+    width: int,
+    plan: Mapping[str, tuple[SubLayerKind, float]],
+    noise_axes: Mapping[SubLayerKind, tuple[int, ...]],
+) -> Layer:
+    """Build the layer from the sub-layers that the depth choice uses, each stepped one with as many copies as it asks.
+
+    :param noise_axes: axes along which dropout shares its noise
+    """
+    sizes = getattr(cfg, stack)
+    choice: DepthChoice = sizes.depth
+    heads, dropout = sizes.attention_heads, cfg.attention_dropout
+
+    def build(name: str) -> SubLayer:
+        kind, fraction = plan[name]
+        noise = noise_axes.get(kind, ())
         function: nn.Module
         if kind is SubLayerKind.FEED_FORWARD:
-            function = FeedForward(width, sizes.ffn_embed_dim, *feed_forward_options(cfg), shared_noise=noise)
+            # Two networks of half a step have as many parameters as a whole one.
+            inner = fraction * sizes.ffn_embed_dim
+            if not inner.is_integer():
+                raise OptionError(
+                    f"--{stack}-ffn-embed-dim {sizes.ffn_embed_dim} is divided between the two feed-forward networks "
+                    f"of a layer and has to be even"
+                )
+            function = FeedForward(width, int(inner), *feed_forward_options(cfg), shared_noise=noise)
+        elif kind is SubLayerKind.CROSS_ATTENTION:
+            function = MultiheadAttention(width, heads, dropout, PLAIN_ATTENTION, cfg.encoder.embed_dim)
         else:
             attention = SourceAxisAttention if kind is SubLayerKind.SOURCE_ATTENTION else MultiheadAttention
-            function = attention(
-                width,
-                sizes.attention_heads,
-                cfg.attention_dropout,
-                choice.attention,
-                shared_noise=(1,) if shared else (),  # the weights of all lines are [B, lines, H, D, D]
-            )
-        pre_norm = sizes.normalize_before
-        return SubLayer(
-            kind, function, width, cfg.dropout, pre_norm, normalized=choice.normalizes_sublayers, shared_noise=noise
-        )
+            weight_noise = (1,) if noise else ()  # the weights of all lines are [B, lines, H, D, D]
+            function = attention(width, heads, dropout, choice.attention, shared_noise=weight_noise)
+        pre_norm, normalized = sizes.normalize_before, choice.normalizes_sublayers
+        return SubLayer(kind, function, width, cfg.dropout, pre_norm, fraction, normalized, noise)
 
-    return assemble_layer(cfg, "decoder", JOINT_KINDS, sublayer)
+    return Layer(
+        {
+            name: nn.ModuleList(build(name) for _ in range(choice.copies))
+            if choice.copies > 1 and stepped
+            else build(name)
+            for group, stepped in choice.grouping({name: kind for name, (kind, _) in plan.items()})
+            for name in group
+        }
+    )

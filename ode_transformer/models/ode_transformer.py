@@ -11,6 +11,7 @@ from torch import nn
 
 from ode_transformer.checkpoints.reading import SafeFromPretrained
 from ode_transformer.models.architectures import (
+    PLAIN_LAYERS,
     SCHEME_OPTIONS,
     TRANSLATION_SIZES,
     complete_transformer_options,
@@ -19,13 +20,7 @@ from ode_transformer.models.architectures import (
 )
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_log import log_depth
-from ode_transformer.models.depth_options import (
-    add_depth_arguments,
-    add_log_argument,
-    add_samples_argument,
-    check_task,
-    read_model_options,
-)
+from ode_transformer.models.depth_options import add_depth_arguments, check_task, read_model_options
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.module_lists import ModuleLists
 from ode_transformer.models.sample_log import log_samples
@@ -45,15 +40,10 @@ class ODETransformerModel(SafeFromPretrained, ModuleLists, TransformerModel):
         """Add fairseq's flags of a Transformer, and ours."""
         super().add_args(parser)
         add_depth_arguments(parser, cls.stacks)
-        add_log_argument(parser)
-        add_samples_argument(parser)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODETransformerModel:
-        """Build the model from fairseq's options.
-
-        :raises OptionError: options do not go together, or the task has no source and target
-        """
+        """Build the model from fairseq's options."""
         complete_transformer_options(args)
         check_task(args, task, "translation")
         cfg = cls.read_options(args)
@@ -92,16 +82,10 @@ for _scheme, _options in SCHEME_OPTIONS.items():
 
 # Macaron Net (Lu et al. 2019): layers are a Strang–Marchuk splitting. The inner size given is that of a Transformer
 # layer; each of a Macaron layer's two feed-forward networks has half of it.
-MACARON_OPTIONS: dict[str, Any] = {
-    "layer_splitting": "strang",
-    "max_relative_positions": 0,
-    "encoder_layer_history": "none",
-    "decoder_layer_history": "none",
-}
+MACARON_OPTIONS: dict[str, Any] = {"layer_splitting": "strang", **PLAIN_LAYERS}
 MACARON_SIZES = {suffix: TRANSLATION_SIZES[suffix] for suffix in ("", "_tiny", "_wmt_en_de", "_wmt_en_de_big")} | {
-    "_iwslt_de_en": stack_sizes(
-        512, 2048, 4, encoder=6, decoder=6
-    ),  # 4.1: the inner size is four times the width in all settings
+    # 4.1: the inner size is four times the width in all settings
+    "_iwslt_de_en": stack_sizes(512, 2048, 4, encoder=6, decoder=6),
     "_iwslt_de_en_released": TRANSLATION_SIZES["_iwslt_de_en"],
 }
 
@@ -118,9 +102,7 @@ DLSTM_OPTIONS: dict[str, Any] = {
     # The LSTM normalises its input; gradients stay even without further normalisation (docs/depth_wise_lstm.md).
     "encoder_normalize_before": False,
     "decoder_normalize_before": False,
-    "max_relative_positions": 0,
-    "encoder_layer_history": "none",
-    "decoder_layer_history": "none",
+    **PLAIN_LAYERS,
 }
 DLSTM_SIZES = {
     suffix: TRANSLATION_SIZES[suffix] for suffix in ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")

@@ -40,8 +40,7 @@ def get_pairs(pairs: LanguagePairDataset, numbers: Sequence[int]) -> PairBatch |
 def collate(samples: PairBatch | list[Any], pad_idx: int, eos_idx: int, **options: Any) -> dict[str, Any]:
     """Return the batch that fairseq's function of this name returns for the pairs."""
     if not isinstance(samples, PairBatch):
-        batch: dict[str, Any] = _collate(samples, pad_idx, eos_idx, **options)
-        return batch
+        return _collate(samples, pad_idx, eos_idx, **options)
     left, multiple = options["left_pad_target"], options["pad_to_multiple"]
     source = read_padded(samples.source, samples.numbers, pad_idx, options["left_pad_source"], multiple)
     lengths, order = source.ne(pad_idx).sum(1).sort(descending=True)

@@ -13,17 +13,14 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
-from ode_transformer.models.architectures import register_architecture, stack_sizes
-from ode_transformer.models.depth_options import read_model_options, refuse, set_defaults
+from ode_transformer.models.architectures import PLAIN_LAYERS, register_architecture, stack_sizes
+from ode_transformer.models.depth_options import read_model_options, set_defaults
 from ode_transformer.models.layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS, ReformerDecoder, ReformerEncoder
-from ode_transformer.nn import (
-    COMBINATIONS,
-    REDUCTIONS,
-    DepthChoice,
-)
+from ode_transformer.nn import COMBINATIONS, REDUCTIONS, DepthChoice
 from ode_transformer.support.arguments import non_negative_int
+from ode_transformer.support.errors import OptionError
 
 # Options of every architecture of this model. The input is the released code's, because Eq. 4 as printed learns slower
 # (docs/reformer.md); fairseq's default dropout of 0.1 is the paper's, the other rates are those released for IWSLT.
@@ -33,11 +30,9 @@ REFORMER_OPTIONS: dict[str, Any] = {
     "joint_reduction": "softmax",
     "joint_dropout": "shared",
     "max_joint_cells": 131_072,
-    "max_relative_positions": 0,
-    "encoder_layer_history": "none",
-    "decoder_layer_history": "none",
     "attention_dropout": 0.0,
     "activation_dropout": 0.0,
+    **PLAIN_LAYERS,
 }
 
 
@@ -52,30 +47,19 @@ class ReformerModel(ODETransformerModel):
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """Add the flags of an ODE Transformer, and those of joint layers."""
         super().add_args(parser)
-        for name, settings, description in (
-            (
-                "--joint-input",
-                {"choices": JOINT_INPUTS},
-                "paper: (embedding + position)·√E; released: √E·embedding + position",
-            ),
-            (
-                "--joint-combination",
-                {"choices": COMBINATIONS},
-                "how a source and a target position make a position of the grid",
-            ),
-            ("--joint-reduction", {"choices": REDUCTIONS}, "how the source axis is reduced after the last layer"),
-            (
-                "--joint-dropout",
-                {"choices": JOINT_DROPOUTS},
-                "noise: shared along axes (Dropout1d, 2d) or for each element",
-            ),
-            (
-                "--max-joint-cells",
-                {"type": non_negative_int, "metavar": "N"},
-                "positions of the grid in memory at one time; a larger batch is divided; 0 for no limit",
-            ),
+        for flag, choices, description in (
+            ("--joint-input", JOINT_INPUTS, "paper: (embedding + position)·√E; released: √E·embedding + position"),
+            ("--joint-combination", COMBINATIONS, "how a source and a target position make a position of the grid"),
+            ("--joint-reduction", REDUCTIONS, "how the source axis is reduced after the last layer"),
+            ("--joint-dropout", JOINT_DROPOUTS, "noise: shared along axes (Dropout1d, 2d) or for each element"),
         ):
-            parser.add_argument(name, help=description, **settings)
+            parser.add_argument(flag, choices=choices, help=description)
+        parser.add_argument(
+            "--max-joint-cells",
+            type=non_negative_int,
+            metavar="N",
+            help="positions of the grid in memory at one time; a larger batch is divided; 0 for no limit",
+        )
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ReformerModel:
@@ -87,30 +71,22 @@ class ReformerModel(ODETransformerModel):
     def read_options(cls, args: argparse.Namespace) -> TransformerConfig:
         """Return fairseq's configuration; see :meth:`ODETransformerModel.read_options`."""
         prenet_options = args.encoder_ode_scheme, args.encoder_layer_history, getattr(args, "encoder_layerdrop", 0)
-        widths = args.encoder_embed_dim, args.decoder_embed_dim
-        refuse(
-            (
-                not args.encoder_layers and prenet_options != ("euler", "none", 0),
+        if not args.encoder_layers and prenet_options != ("euler", "none", 0):
+            raise OptionError(
                 "--encoder-ode-scheme, --encoder-layer-history, --encoder-layerdrop: without a PreNet "
-                "(--encoder-layers 0) there are no layers to step; --decoder-ode-scheme steps the joint layers",
-            ),
-            (
-                getattr(args, "joint_combination", "add") == "add" and widths[0] != widths[1],
-                f"--joint-combination add: source and target have widths {widths[0]} and {widths[1]}; use concat",
-            ),
-        )
+                "(--encoder-layers 0) there are no layers to step; --decoder-ode-scheme steps the joint layers"
+            )
+        source, target = args.encoder_embed_dim, args.decoder_embed_dim
+        if getattr(args, "joint_combination", "add") == "add" and source != target:
+            raise OptionError(
+                f"--joint-combination add: source and target have widths {source} and {target}; use concat"
+            )
         cfg = read_model_options(args, cls.stacks, without_layers="encoder")
         joint: DepthChoice = cfg.decoder.depth
-        refuse(
-            (
-                joint.splitting != "lie-trotter",
-                f"--layer-splitting {joint.splitting} is not defined for joint layers: lie-trotter",
-            ),
-            (
-                joint.value_residual != "none",
-                "--value-residual adds values along one text, and a Reformer's layers attend in a grid",
-            ),
-        )
+        if joint.splitting != "lie-trotter":
+            raise OptionError(f"--layer-splitting {joint.splitting} is not defined for joint layers: lie-trotter")
+        if joint.value_residual != "none":
+            raise OptionError("--value-residual adds values along one text, and a Reformer's layers attend in a grid")
         return cfg
 
     @torch.no_grad()
@@ -123,8 +99,9 @@ class ReformerModel(ODETransformerModel):
         :param prev_output_tokens: [B, T]
         :returns: for each map the names of its axes, the last one attended over, and weights [B, *axes]
         """
-        encoder_out = self.encoder(src_tokens, src_lengths)
-        target, source, reduction = self.decoder.attention_maps(prev_output_tokens, encoder_out)
+        target, source, reduction = self.decoder.attention_maps(
+            prev_output_tokens, self.encoder(src_tokens, src_lengths)
+        )
         return {
             "attention over the source": (("target", "source", "source"), source),
             "attention over the target": (("source", "target", "prefix"), target),

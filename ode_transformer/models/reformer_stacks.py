@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import mul
 from typing import Any, NamedTuple
 
 import torch
@@ -109,32 +110,13 @@ class Pairs(NamedTuple):
     target: Tensor
     target_padding: Tensor
 
-    @property
-    def positions(self) -> int:
-        """Number of grid positions, padding included."""
-        return len(self.source) * self.source.size(1) * self.target.size(1)
-
-    def lengths(self) -> tuple[list[int], list[int]]:
-        """Return the length of each source and of each target, without padding."""
-        source, target = (x.logical_not().sum(dim=1).tolist() for x in (self.source_padding, self.target_padding))
-        return source, target
-
-    def padded_lengths(self) -> tuple[list[int], list[int]]:
-        """Return the length of each source and of each target, with padding."""
-        return [self.source.size(1)] * len(self.source), [self.target.size(1)] * len(self.target)
-
-    def rows(self, rows: slice) -> Pairs:
-        """Return some rows of the batch."""
-        return Pairs(*(x[rows] for x in self))
-
-    def crop(self, source_range: slice, target_range: slice) -> Pairs:
-        """Return some of the source positions and some of the target positions."""
-        source, source_padding, target, target_padding = self
+    def part(self, rows: slice, source_range: slice, target_range: slice) -> Pairs:
+        """Return some rows of the batch, and of these some of the positions."""
         return Pairs(
-            source[:, source_range],
-            source_padding[:, source_range],
-            target[:, target_range],
-            target_padding[:, target_range],
+            self.source[rows, source_range],
+            self.source_padding[rows, source_range],
+            self.target[rows, target_range],
+            self.target_padding[rows, target_range],
         )
 
 
@@ -142,8 +124,18 @@ class Pairs(NamedTuple):
 ComputeGrid = Callable[[Pairs, dict[str, Cache] | None], tuple[Tensor, Tensor | None]]
 
 
-def real_range(padding: Tensor) -> slice:
+# While a step is recorded, nobody may look at what is padding.
+
+
+def _lengths(padding: Tensor) -> list[int]:
+    """Return the length of each text of a batch, [B, T], without its padding."""
+    return [padding.size(1)] * len(padding) if is_recording() else padding.logical_not().sum(dim=1).tolist()
+
+
+def _real_range(padding: Tensor) -> slice:
     """Return the range of positions of [B, T] without those at both ends that are padding in every row."""
+    if is_recording():
+        return slice(0, padding.size(1))
     positions = padding.all(dim=0).logical_not().nonzero()
     return slice(int(positions[0]), int(positions[-1]) + 1)
 
@@ -158,19 +150,11 @@ class ReformerDecoder(ODETransformerDecoder):
     fixed_options = ("joint_input",)
     computes_fixed_steps = False  # most of a grid with room for more positions would be masked
 
-    def __init__(
-        self,
-        cfg: TransformerConfig,
-        dictionary: Any,
-        embed_tokens: nn.Embedding,
-        no_encoder_attn: bool = False,
-        output_projection: nn.Module | None = None,
-    ) -> None:
-        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
+    def __init__(self, cfg: TransformerConfig, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+        super().__init__(cfg, dictionary, embed_tokens)
         self.position_scale = position_scale(cfg, embed_tokens.embedding_dim)
         width = self.layer_width(cfg)
-        pre_norm = cfg.decoder.normalize_before
-        self.reduction = Reduction(width, cfg.joint_reduction, pre_norm)
+        self.reduction = Reduction(width, cfg.joint_reduction, cfg.decoder.normalize_before)
         if width != self.embed_dim:
             self.layer_norm = nn.LayerNorm(width) if self.layer_norm is not None else None
             self.project_out_dim = Linear(width, self.output_embed_dim, bias=False)
@@ -205,10 +189,11 @@ class ReformerDecoder(ODETransformerDecoder):
         compute = partial(self._compute_grid, causal=not full_context_alignment, reported=reported)
         caches = None if incremental_state is None else self._caches(incremental_state)
         # A decoding step computes one line of positions, small beside its caches: no need to divide the batch.
-        if caches is not None or not self.cfg.max_joint_cells or pairs.positions <= self.cfg.max_joint_cells:
-            y, attention = compute(pairs, caches)
-        else:
+        positions = pairs.source.size(1) * pairs.target_padding.numel()  # of the grid, padding included
+        if caches is None and positions > self.cfg.max_joint_cells > 0:
             y, attention = self._compute_by_parts(compute, pairs)
+        else:
+            y, attention = compute(pairs, caches)
         if self.layer_norm is not None:
             y = self.layer_norm(y)
         if self.project_out_dim is not None:
@@ -253,34 +238,25 @@ class ReformerDecoder(ODETransformerDecoder):
         Only the grids of one part are in memory, cropped to its longest sentences. Rows are independent of each other,
         so that only the order of sums changes.
         """
-        recorded = is_recording()  # without a look at what is padding
-        lengths = pairs.padded_lengths() if recorded else pairs.lengths()
-        largest = max(s * t for s, t in zip(*lengths, strict=True))
-        if self.training and largest > self.cfg.max_joint_cells and not recorded:
+        limit, sides = self.cfg.max_joint_cells, (pairs.source_padding, pairs.target_padding)
+        source_lengths, target_lengths = map(_lengths, sides)
+        largest = max(map(mul, source_lengths, target_lengths))
+        if self.training and largest > limit and not is_recording():
             raise OptionError(
-                f"a sentence pair has {largest:,} grid positions, more than --max-joint-cells "
-                f"{self.cfg.max_joint_cells}: raise it, or leave such pairs out by --task joint_translation "
-                f"--joint-cells-overflow skip"
+                f"a sentence pair has {largest:,} grid positions, more than --max-joint-cells {limit}: raise it, or "
+                f"leave such pairs out by --task joint_translation --joint-cells-overflow skip"
             )
         results = []
-        for rows in parts_of_batch(*lengths, self.cfg.max_joint_cells):
-            pairs_of_part = pairs.rows(rows)
-            source_range, target_range = (
-                slice(0, padding.size(1)) if recorded else real_range(padding)
-                for padding in (pairs_of_part.source_padding, pairs_of_part.target_padding)
+        for rows in parts_of_batch(source_lengths, target_lengths, limit):
+            ranges = [_real_range(padding[rows]) for padding in sides]
+            part = pairs.part(rows, *ranges)
+            y, attention = checkpoint(compute, part, None, use_reentrant=False, preserve_rng_state=not is_recording())
+            around_source, around_target = (
+                (kept.start, padding.size(1) - kept.stop) for kept, padding in zip(ranges, sides, strict=True)
             )
-            pairs_of_part = pairs_of_part.crop(source_range, target_range)
-            if torch.is_grad_enabled():
-                y, attention = checkpoint(
-                    compute, pairs_of_part, None, use_reentrant=False, preserve_rng_state=not recorded
-                )
-            else:
-                y, attention = compute(pairs_of_part, None)
-            right = pairs.target.size(1) - target_range.stop
             if attention is not None:
-                source_sides = source_range.start, pairs.source.size(1) - source_range.stop
-                attention = pad(attention, (*source_sides, target_range.start, right))  # [rows, T, S]
-            results.append((pad(y, (0, 0, target_range.start, right)), attention))
+                attention = pad(attention, (*around_source, *around_target))  # [rows, T, S]
+            results.append((pad(y, (0, 0, *around_target)), attention))
         weights = [attention for _, attention in results if attention is not None]
         return torch.cat([features for features, _ in results]), torch.cat(weights) if weights else None
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import torch
+from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
 from ode_transformer.support.depth_log_names import SAMPLES
@@ -19,26 +19,6 @@ from ode_transformer.support.subword_models import join_pieces, kind_of_symbols
 logger = logging.getLogger(__name__)
 
 LEAST = 8  # tokens of the source; validation begins with the shortest sentences
-
-
-@torch.no_grad()
-def greedy_translations(model: Any, tokens: Tensor, lengths: Tensor) -> Tensor:
-    """Return the most probable next words, one after the other, [B, T].
-
-    :param tokens: of the sources, [B, S]
-    """
-    encoder_out = model.encoder.forward_torchscript({"src_tokens": tokens, "src_lengths": lengths})
-    end, padding = model.decoder.dictionary.eos(), model.decoder.dictionary.pad()
-    prefix, caches = tokens.new_full((len(tokens), 1), end), dict[str, Any]()
-    for _ in range(min(2 * tokens.size(1), model.max_decoder_positions() - 1)):
-        output = model.decoder(prefix, encoder_out=encoder_out, incremental_state=caches)
-        scores = model.get_normalized_probs(output, log_probs=True)[:, -1]  # [B, words]
-        scores[:, padding] = -torch.inf
-        best = scores.argmax(-1).masked_fill(prefix[:, 1:].eq(end).any(1), end)
-        prefix = torch.cat([prefix, best[:, None]], 1)
-        if best.eq(end).all():
-            break
-    return prefix[:, 1:]
 
 
 class SampleLog(nn.Module):
@@ -64,24 +44,26 @@ class SampleLog(nn.Module):
         rows = tokens.ne(model.encoder.padding_idx).sum(1).ge(LEAST).nonzero()[: self.count, 0]
         if not len(rows):
             return
-        outputs = greedy_translations(model, tokens[rows], batch["src_lengths"][rows])
+        source_words, target_words = model.encoder.dictionary, model.decoder.dictionary
+        greedy_search = SequenceGenerator([model], target_words, max_len_a=2, max_len_b=0, min_len=0)
+        net_input = {"src_tokens": tokens[rows], "src_lengths": batch["src_lengths"][rows]}
+        outputs = [best["tokens"] for best, *_ in greedy_search.generate([model], {"net_input": net_input})]
         texts = [
-            {"source": source, "reference": reference, "output": output}
-            for source, reference, output in zip(
-                lines(model.encoder.dictionary, tokens[rows]),
-                lines(model.decoder.dictionary, shifted[rows, 1:]),
-                lines(model.decoder.dictionary, outputs),
-                strict=True,
-            )
+            {
+                "source": line(source_words, source),
+                "reference": line(target_words, reference),
+                "output": line(target_words, output),
+            }
+            for source, reference, output in zip(tokens[rows], shifted[rows, 1:], outputs, strict=True)
         ]
         logger.info(json.dumps({"updates": self.updates, SAMPLES: texts}, ensure_ascii=False))
         self.updates = None
 
 
-def lines(dictionary: Any, rows: Tensor) -> list[str]:
-    """Return token numbers as lines of words, [B, T]."""
-    kind = kind_of_symbols(dictionary.symbols)
-    return [join_pieces(dictionary.string(row, extra_symbols_to_ignore={dictionary.pad()}), kind) for row in rows]
+def line(dictionary: Any, tokens: Tensor) -> str:
+    """Return token numbers, [T], as a line of words."""
+    text = dictionary.string(tokens, extra_symbols_to_ignore={dictionary.pad()})
+    return join_pieces(text, kind_of_symbols(dictionary.symbols))
 
 
 SampleLog.see_batch.only_in_evaluation = True  # type: ignore[attr-defined]  # a recorded training goes on

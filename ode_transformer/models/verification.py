@@ -1,10 +1,11 @@
 """``ode-transformer checkpoint verify``: check checkpoints of strangers before fairseq's own commands open them."""
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from fairseq.criterions import CRITERION_REGISTRY
+
+from ode_transformer.checkpoints.admission import admitted_model, admitted_options, admitted_task
 from ode_transformer.checkpoints.parameters import check_finite
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_options
 from ode_transformer.support.console import print_text
@@ -21,27 +22,17 @@ def verify_checkpoint(path: Path) -> str:
     if shard.exists():
         raise UserError(f"{path}: fairseq would read {shard.name} in its place: verify and use that one, or remove it")
     state = load_checkpoint(path)
+    model, task, criterion = (saved_options(state, group) for group in ("model", "task", "criterion"))
     try:
-        architecture = _verify_options(state)
-        check_finite(state["model"])
+        admitted_task(task)
+        if (name := str(criterion.get("criterion") or criterion.get("_name"))) in CRITERION_REGISTRY:
+            admitted_options(CRITERION_REGISTRY[name], criterion, refuses_text=True)
+        architecture = admitted_model(model)["arch"]
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+    check_finite(path, state["model"])
     numbers = sum(tensor.numel() for tensor in state["model"].values())
     return f"{path}: {architecture}, {numbers:,} numbers in {len(state['model']):,} tensors; runs no code"
-
-
-def _verify_options(state: Mapping[str, Any]) -> str:
-    """Return the architecture of a checkpoint whose options run no code, those of the criterion included."""
-    from fairseq.criterions import CRITERION_REGISTRY
-
-    import ode_transformer.models  # noqa: F401  (registers the architectures)
-    from ode_transformer.checkpoints.admission import admitted_model, admitted_options, admitted_task
-
-    admitted_task(saved_options(state, "task"))
-    criterion = saved_options(state, "criterion")
-    if (name := str(criterion.get("criterion") or criterion.get("_name"))) in CRITERION_REGISTRY:
-        admitted_options(CRITERION_REGISTRY[name], criterion, refuses_text=True)
-    return str(admitted_model(saved_options(state, "model"))["arch"])
 
 
 def run(args: argparse.Namespace) -> int:

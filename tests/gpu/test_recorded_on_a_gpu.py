@@ -55,8 +55,8 @@ def test_what_is_computed_again_is_recorded_without_dropout(name: str) -> None:
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_training_survives_a_recording_that_fails(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Any, pool: Any, stream: torch.cuda.Stream) -> None:
-        with torch.cuda.graph(torch.cuda.CUDAGraph(), pool, stream, capture_error_mode="thread_local"):
+    def fail(_: Any, **settings: Any) -> None:
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), **settings):
             numbers = torch.rand(3, device="cuda")
             if refused:
                 numbers.tolist()  # a look at the GPU, which ends the recording

@@ -8,7 +8,7 @@ from generator.flags import flag_row
 from models_for_tests import small_model
 
 from ode_transformer.export.ctranslate2_folder import stack_refusal
-from ode_transformer.models import flags
+from ode_transformer.models import depth_options
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.nn import STACKS, DepthChoice, option
 from ode_transformer.support.errors import OptionError
@@ -19,7 +19,7 @@ RK2 = {"encoder_ode_scheme": "rk2", "decoder_ode_scheme": "rk2"}
 
 def values(name: str, **options: object) -> list[object]:
     """Return an option of the encoder's choice and of the decoder's."""
-    choices = flags.read_choices(argparse.Namespace(**options), STACKS)
+    choices = depth_options.read_choices(argparse.Namespace(**options), STACKS)
     return [choice.value(choice.options()[name]) for choice in choices.values()]
 
 
@@ -81,7 +81,7 @@ class Louder(DepthChoice):
 def test_a_made_up_option_is_declared_in_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flags, default, checks, settings in checkpoints, limits of the export, page and axis follow from the field."""
     plain = small_model(encoder_ode_scheme="rk2").state_dict()
-    monkeypatch.setattr(flags, "DepthChoice", Louder)
+    monkeypatch.setattr(depth_options, "DepthChoice", Louder)
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
     ODETransformerModel.add_args(parser)
     given = parser.parse_args(["--encoder-ode-scheme", "rk2", "--ode-loud", "--no-decoder-ode-loud"])
