@@ -1,6 +1,7 @@
-"""Command-line arguments of the measurements: quick to import, without PyTorch."""
+"""Options of the commands of ``analyse``, each a function of the command's name: quick to import, without PyTorch."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from ode_transformer.lab.analysis.curves import LOGGED_BY, WHAT
@@ -30,46 +31,30 @@ def add_data_arguments(parser: argparse.ArgumentParser, split: str, sentences: i
     parser.add_argument("--sentences", type=positive_int, default=sentences, metavar="N", help=sentences_help)
 
 
-def add_plot_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--output``, the file of a plot."""
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE.png", help=f"file for a plot, in the format of its end: {FORMATS}"
-    )
-
-
-def add_output_arguments(parser: argparse.ArgumentParser, plot: bool = True) -> None:
-    """Declare the files to write: a table, and a plot if the command can draw."""
+def add_output_arguments(parser: argparse.ArgumentParser, plot: bool = True, table: bool = True) -> None:
+    """Declare the files to write, if the command can draw or has a table."""
     if plot:
-        add_plot_argument(parser)
-    parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for the numbers")
+        plot_help = f"file for a plot, in the format of its end: {FORMATS}"
+        parser.add_argument("--output", type=Path, metavar="FILE.png", help=plot_help)
+    if table:
+        parser.add_argument("--csv", type=Path, metavar="FILE.csv", help="file for the numbers")
 
 
-def add_measurement_arguments(parser: argparse.ArgumentParser, sentences: int, plot: bool = True) -> None:
+def add_measurement(parser: argparse.ArgumentParser, sentences: int, plot: bool = True, table: bool = True) -> None:
     """Declare checkpoints, data and files to write."""
     add_systems(parser, "checkpoint")
     add_data_arguments(parser, "valid", sentences)
-    add_output_arguments(parser, plot)
+    add_output_arguments(parser, plot, table)
 
 
-def coefficients(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse coefficients``."""
-    add_systems(parser, "checkpoint")
-    add_data_arguments(parser, "valid", 512)
-
-
-def stage_inputs(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse stage-inputs``."""
-    add_measurement_arguments(parser, sentences=64, plot=False)
-
-
-def gradient_norms(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse gradient-norms``."""
-    add_measurement_arguments(parser, sentences=512)
+coefficients = partial(add_measurement, sentences=512, plot=False, table=False)
+stage_inputs = partial(add_measurement, sentences=64, plot=False)
+gradient_norms = partial(add_measurement, sentences=512)
+splitting_error = partial(add_output_arguments, table=False)
 
 
 def truncation_error(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse truncation-error``."""
-    add_measurement_arguments(parser, sentences=64)
+    add_measurement(parser, sentences=64)
     add = parser.add_argument
     add("--schemes", default="euler,rk2,rk4", metavar="NAME,...", help="default: euler,rk2,rk4")
     add("--steps", type=rising_numbers, default=[1], metavar="N,N,...", help="steps of size 1/N (default: 1)")
@@ -78,13 +63,7 @@ def truncation_error(parser: argparse.ArgumentParser) -> None:
     add("--max-steps", type=positive_int, default=1024, help=steps_help)
 
 
-def splitting_error(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse splitting-error``."""
-    add_plot_argument(parser)
-
-
 def linear_probe(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse linear-probe``."""
     parser.add_argument("path", type=Path, metavar="CHECKPOINT", help="trained translation model")
     add_data_arguments(parser, "test", None)
     add = parser.add_argument
@@ -103,7 +82,6 @@ def linear_probe(parser: argparse.ArgumentParser) -> None:
 
 
 def outputs(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse outputs``."""
     add_systems(parser, "checkpoint")
     add_data_arguments(parser, "test", None)
     add, numbers = parser.add_argument, "N,N,..."
@@ -120,7 +98,6 @@ def outputs(parser: argparse.ArgumentParser) -> None:
 
 
 def examples(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse examples``."""
     add_systems(parser, OUTPUT)
     parser.add_argument("--source", type=Path, metavar="FILE", help="sources (default: the S- lines of a log)")
     parser.add_argument("--references", type=Path, metavar="FILE", help="references (default: the T- lines of a log)")
@@ -135,7 +112,6 @@ def examples(parser: argparse.ArgumentParser) -> None:
 
 
 def error_types(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse error-types``."""
     add_systems(parser, OUTPUT)
     parser.add_argument("--gold", type=Path, required=True, metavar="FILE.m2", help="M2 file of annotated corrections")
     parser.add_argument("--types", type=positive_int, default=12, metavar="N", help="the N most frequent (default: 12)")
@@ -143,7 +119,6 @@ def error_types(parser: argparse.ArgumentParser) -> None:
 
 
 def curves(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse curves``."""
     add_systems(parser, "folder or log of a run")
     what_help = f"{', '.join(WHAT)}, or depth/encoder/*/gradient_norm, ... (default: loss)"
     parser.add_argument("--what", default="loss", metavar="WHAT", help=what_help)

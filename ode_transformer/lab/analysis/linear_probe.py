@@ -25,8 +25,14 @@ import torch
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.translation_hub import on_device
 from ode_transformer.lab.analysis.arguments import LEAST_SQUARES, LIKELIHOOD
-from ode_transformer.lab.analysis.layer_replacement import distil, layer_sums, linear_layer, replace_layer
-from ode_transformer.lab.analysis.linear_fit import LinearFit, LinearSums
+from ode_transformer.lab.analysis.layer_replacement import (
+    LinearFit,
+    LinearSums,
+    distil,
+    layer_sums,
+    linear_layer,
+    replace_layer,
+)
 from ode_transformer.lab.analysis.plots import new_figure, saved_panel
 from ode_transformer.lab.analysis.systems import Translator
 from ode_transformer.lab.metrics.metric import Score, Settings

@@ -11,11 +11,11 @@ each table, ``attention`` with a plot and the weights of each map, and ``systems
 import argparse
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,9 +23,8 @@ import torch
 from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import predict_tokens
-from ode_transformer.lab.analysis.bucket_tables import Buckets, BucketTable
 from ode_transformer.lab.analysis.one_sentence import sentence_maps, write_maps
-from ode_transformer.lab.analysis.plots import new_figure
+from ode_transformer.lab.analysis.plots import new_figure, plain_label, saved_panel
 from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator, named_systems
 from ode_transformer.lab.metrics.metric import Lines, Settings
 from ode_transformer.lab.metrics.scripts import default_tokenizer
@@ -35,10 +34,112 @@ from ode_transformer.support.console import print_progress, print_text, track
 from ode_transformer.support.files import file_name, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.tables import csv_text, markdown_table
 
 FREQUENCIES = (0, 9, 99, 999, 9_999, 99_999, 999_999)  # ends of the buckets
 
 Measure = Callable[[Lines, Settings], float | None]  # of hypotheses
+
+
+@dataclass(frozen=True)
+class BucketTable:
+    """A table with a row for each bucket (or system) and a column for each system (or measure).
+
+    :param columns: name of a column -> a number for each row; None where there is nothing to measure
+    :param counts: number of sentences or tokens behind each row, if ``count_title`` is set
+    :param count_title: unit of the counts; None for a table without a column of counts
+    """
+
+    name: str
+    rows: Sequence[str]
+    row_title: str
+    value_title: str
+    columns: dict[str, list[float | None]]
+    counts: Sequence[int] = ()
+    count_title: str | None = None
+
+    def _entries(self, missing: str, number_format: str) -> list[list[str]]:
+        """Return titles and rows as texts."""
+        columns: dict[str, list[str]] = {self.row_title: list(self.rows)}
+        if self.count_title is not None:
+            columns[self.count_title] = list(map(str, self.counts))
+        for name, values in self.columns.items():
+            columns[name] = [missing if value is None else format(value, number_format) for value in values]
+        return [list(columns), *map(list, zip(*columns.values(), strict=True))]
+
+    def markdown(self) -> str:
+        """Return title and table, with two decimals."""
+        titles, *rows = self._entries("–", ".2f")
+        return f"**{self.value_title}**\n\n{markdown_table(titles, rows)}\n"
+
+    def csv(self) -> str:
+        """Return the table with all digits; a field is empty where there is nothing to measure."""
+        return csv_text(self._entries("", ""))
+
+    def draw(self, path: Path, title: str) -> None:
+        """Draw a curve for each column over the rows; for a single row, a bar for each column.
+
+        Ticks of buckets have the count of the bucket below them.
+        """
+        with saved_panel(path, 6, 3.5) as axes:
+            if len(self.rows) == 1:
+                names = [plain_label(name) for name in self.columns]
+                axes.bar(names, [column[0] or 0 for column in self.columns.values()], width=0.6)
+            else:
+                for name, column in self.columns.items():
+                    points = {position: value for position, value in enumerate(column) if value is not None}
+                    axes.plot(list(points), list(points.values()), marker="o", label=plain_label(name))
+                labels = self.rows if self.count_title is None else map("{}\n({:,})".format, self.rows, self.counts)
+                axes.set_xticks(range(len(self.rows)), list(labels))
+                counted = "" if self.count_title is None else f" ({self.count_title} in brackets)"
+                axes.set_xlabel(self.row_title + counted)
+                axes.legend()
+            axes.set_title(plain_label(title), fontsize="medium")
+            axes.set_ylabel(self.value_title)
+            axes.grid(axis="y", alpha=0.3)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Ranges of whole numbers, the last one open.
+
+    :param ends: last number of each bucket but the open one, in rising order
+    :param title: what the numbers are
+    :param unit: what has such a number: sentences or tokens
+    :param start: smallest possible number
+    """
+
+    ends: tuple[int, ...]
+    title: str
+    unit: str
+    start: int = 1
+
+    def indices(self, numbers: Any) -> np.ndarray:
+        """Return the index of each number's bucket, from 0 on."""
+        return np.searchsorted(self.ends, numbers)
+
+    def names(self) -> list[str]:
+        """Return the names ``1-10``, …, ``51+``."""
+        starts = [self.start, *(end + 1 for end in self.ends)]
+        closed = [str(end) if first == end else f"{first}-{end}" for first, end in zip(starts, self.ends, strict=False)]
+        return [*closed, f"{starts[-1]}+"]
+
+    def table(
+        self, name: str, value_title: str, numbers: Any, measures: Mapping[str, Callable[[np.ndarray], float | None]]
+    ) -> BucketTable:
+        """Return a table with a column for each system.
+
+        :param numbers: of all sentences or tokens
+        :param measures: functions of the indices of those in a bucket that has any, by system
+        """
+        indices = self.indices(numbers)
+        members = [np.flatnonzero(indices == index) for index in range(len(self.ends) + 1)]
+        columns = {
+            system: [measure(chosen) if len(chosen) else None for chosen in members]
+            for system, measure in measures.items()
+        }
+        counts = list(map(len, members))
+        return BucketTable(name, self.names(), self.title, value_title, columns, counts, self.unit)
 
 
 class TokenAccuracy(NamedTuple):
@@ -53,6 +154,10 @@ class TokenAccuracy(NamedTuple):
     tokens: np.ndarray
     right: np.ndarray
     loss: np.ndarray
+
+    def percent(self, tokens: np.ndarray) -> float:
+        """Return the accuracy at the tokens of these indices in per cent."""
+        return 100 * float(self.right[tokens].sum()) / len(tokens)
 
 
 @dataclass(frozen=True)
@@ -98,28 +203,11 @@ def corpus_bleu(hypotheses: Lines, settings: Settings) -> float:
     return bleu(hypotheses, settings)[0].value
 
 
-def by_source_length(measure: Measure, hypotheses: Lines, test: TestSet, buckets: Buckets) -> list[float | None]:
-    """Measure the sentences of each bucket of source lengths; None for an empty bucket."""
-    indices, texts = buckets.indices(test.lengths), (test.settings.references or (), *test.settings.more_references)
-    values: list[float | None] = []
-    for index in range(len(buckets.ends) + 1):
-        numbers = np.flatnonzero(indices == index).tolist()
-        chosen, first, *further = ([lines[number] for number in numbers] for lines in (hypotheses, *texts))
-        settings = replace(test.settings, references=first, more_references=tuple(further))
-        values.append(measure(chosen, settings) if numbers else None)
-    return values
-
-
-def accuracy_table(
-    kind: str, title: str, buckets: Buckets, accuracies: dict[str, TokenAccuracy], numbers: np.ndarray
-) -> BucketTable:
-    """Return the accuracy of each system in per cent over buckets of a quantity of the tokens; None in empty ones."""
-    counts = list(map(int, buckets.totals(numbers)))
-    columns: dict[str, list[float | None]] = {}
-    for name, accuracy in accuracies.items():
-        pairs = zip(buckets.totals(numbers, accuracy.right), counts, strict=True)
-        columns[name] = [100 * right / total if total else None for right, total in pairs]
-    return BucketTable(f"accuracy_by_{kind}", buckets.names(), title, "accuracy (%)", columns, counts, "tokens")
+def measure_sentences(measure: Measure, hypotheses: Lines, settings: Settings, numbers: np.ndarray) -> float | None:
+    """Measure the sentences of these numbers, from 0 on."""
+    texts = hypotheses, settings.references or (), *settings.more_references
+    chosen, first, *further = ([lines[number] for number in numbers.tolist()] for lines in texts)
+    return measure(chosen, replace(settings, references=first, more_references=tuple(further)))
 
 
 def comparison_tables(
@@ -138,19 +226,21 @@ def comparison_tables(
         BucketTable("summary", list(translations), "system", title, summary),
         BucketTable("length_ratio", [test.name], "test set", "length ratio", ratios),
     ]
-    lengths = Buckets(tuple(ends))
-    sentences = list(map(int, lengths.totals(test.lengths)))
+    lengths = Buckets(tuple(ends), "source length (tokens)", "sentences")
     measures: dict[str, Measure] = {"BLEU": corpus_bleu, "length ratio": length_ratio}
-    for value_title, measure in measures.items():
-        columns = {name: by_source_length(measure, texts, test, lengths) for name, texts in translations.items()}
-        name, row_title = f"{value_title} by length".lower().replace(" ", "_"), "source length (tokens)"
-        tables.append(BucketTable(name, lengths.names(), row_title, value_title, columns, sentences, "sentences"))
+    for title, measure in measures.items():
+        of_systems = {n: partial(measure_sentences, measure, t, test.settings) for n, t in translations.items()}
+        name = f"{title} by length".lower().replace(" ", "_")
+        tables.append(lengths.table(name, title, test.lengths, of_systems))
     first = next(iter(accuracies.values()))  # the tokens are the same for all systems
-    tables.append(accuracy_table("position", "target position", lengths, accuracies, first.positions))
+    accuracy = {name: each.percent for name, each in accuracies.items()}
+    positions = Buckets(tuple(ends), "target position", "tokens")
+    tables.append(positions.table("accuracy_by_position", "accuracy (%)", first.positions, accuracy))
     if test.frequencies is not None:
-        buckets = Buckets(tuple(end for end in FREQUENCIES if end < test.frequencies.max()), start=0)
-        title, numbers = "frequency in the training data", test.frequencies[first.tokens]
-        tables.append(accuracy_table("frequency", title, buckets, accuracies, numbers))
+        ends = [end for end in FREQUENCIES if end < test.frequencies.max()]
+        buckets = Buckets(tuple(ends), "frequency in the training data", "tokens", start=0)
+        numbers = test.frequencies[first.tokens]
+        tables.append(buckets.table("accuracy_by_frequency", "accuracy (%)", numbers, accuracy))
     return tables
 
 

@@ -5,7 +5,7 @@ compute. Nothing else is served, so that no file of the machine can be read.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -101,9 +101,9 @@ class TranslationServer:
         models, beam = self._chosen(request)
         systems = []
         for model in models:
-            lines, warning = await self._translations(model, request.lines, beam)
-            best = [hypotheses[0].text if hypotheses else "" for hypotheses in lines]
-            n_best = [hypotheses[: request.n_best] for hypotheses in lines]
+            lines, warning = await self._compute("translate", model, request.lines, beam)
+            best = [translations[0].text if translations else "" for translations in lines]
+            n_best = [(translations or [])[: request.n_best] for translations in lines]
             systems.append(requests.TranslatedText(model=model.name, translations=best, n_best=n_best, warning=warning))
         return requests.Translations(systems=systems)
 
@@ -112,8 +112,8 @@ class TranslationServer:
         (chosen,) = self._models([model] if model else [])
         lines = decode_lines(await request.body(), "the file")
         self._check_line_count(len(lines))
-        translations, _ = await self._translations(chosen, lines, self.beam)
-        text = "".join(f"{hypotheses[0].text if hypotheses else ''}\n" for hypotheses in translations)
+        by_line, _ = await self._compute("translate", chosen, lines, self.beam)
+        text = "".join(f"{translations[0].text if translations else ''}\n" for translations in by_line)
         disposition = f'attachment; filename="translation.{file_name(self.languages["target"])}"'
         return PlainTextResponse(text, headers={"Content-Disposition": disposition})
 
@@ -122,15 +122,8 @@ class TranslationServer:
         models, beam = self._chosen(request)
         if len(request.lines) != 1 or not request.lines[0].strip():
             raise HTTPException(400, "lines: name one line of text to look into")
-        systems = []
-        for model in models:
-            sources, _ = await self._encode(model, request.lines)
-
-            def inspect_each(batch: Sequence[Any], model: ServedModel = model) -> list[requests.InspectedLine]:
-                return [model.inspect(source, beam) for source in batch]
-
-            systems += await self._compute(("inspect", model.name, beam), inspect_each, list(sources.values()))
-        return requests.Inspections(systems=systems)
+        inspected = [(await self._compute("inspect", model, request.lines, beam))[0] for model in models]
+        return requests.Inspections(systems=[line for (line,) in inspected if line is not None])
 
     def _chosen(self, request: requests.TextRequest) -> tuple[list[ServedModel], int]:
         """Return the models and the beam of a request, whose bounds are checked."""
@@ -151,35 +144,27 @@ class TranslationServer:
         if count > self.limits.lines:
             raise HTTPException(413, f"{count:,} lines, at most {self.limits.lines:,} are allowed in a request")
 
-    async def _translations(
-        self, model: ServedModel, lines: Sequence[str], beam: int
-    ) -> tuple[list[list[requests.Translation]], str]:
-        """Return the hypotheses of each line, none for a line without text, and a warning or ""."""
-        sources, warning = await self._encode(model, lines)
-        compute = partial(model.translate, beam=beam)
-        results = await self._compute(("translate", model.name, beam), compute, list(sources.values()))
-        by_line = dict(zip(sources, results, strict=True))
-        return [by_line.get(number, []) for number in range(len(lines))], warning
+    async def _compute(self, method: str, model: ServedModel, lines: Sequence[str], beam: int) -> tuple[list[Any], str]:
+        """Let the queue compute what a method of the model returns for each line; return it with a warning or "".
 
-    async def _encode(self, model: ServedModel, lines: Sequence[str]) -> tuple[dict[int, Any], str]:
+        A line without text has None.
+        """
         try:
-            return await asyncio.to_thread(model.encode, lines)
+            sources, warning = await asyncio.to_thread(model.encode, lines)
         except UserError as error:  # a line has more tokens than the model takes
             raise HTTPException(413, str(error)) from error
-
-    async def _compute(
-        self, key: Hashable, compute: Callable[[list[Any]], Sequence[Any]], items: list[Any]
-    ) -> list[Any]:
-        """Let the queue compute a job."""
+        compute, key = partial(getattr(model, method), beam=beam), (method, model.name, beam)
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await self.queue.compute(key, compute, items)
+                results = await self.queue.compute(key, compute, list(sources.values()))
         except TimeoutError:
             raise HTTPException(503, f"no translation within {self.limits.seconds:g} seconds", RETRY) from None
         except QueueFullError:
             raise HTTPException(429, f"{self.queue.waiting:,} lines wait already", RETRY) from None
         except UserError as error:  # of the model, not of the request
             raise HTTPException(500, str(error)) from error
+        by_line = dict(zip(sources, results, strict=True))
+        return [by_line.get(number) for number in range(len(lines))], warning
 
     @asynccontextmanager
     async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:

@@ -1,14 +1,13 @@
 """Batches of concurrent requests, computed one after the other by a single thread.
 
-A job is the work of one request, divided into items. A batch takes items of the jobs of one key, in turn: a long job
-does not hold up the short ones that come after it.
+A request brings items that share batches with those of other requests of its key. Each item has a turn, one later than
+the item before it, and a request that comes begins with the present turn: it does not wait for a long one before it.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Computation = Callable[[list[Any]], Sequence[Any]]
@@ -19,92 +18,77 @@ class QueueFullError(Exception):
 
 
 @dataclass(eq=False)
-class Job:
-    """Work of one request.
+class Item:
+    """A part of a request.
 
-    :param key: jobs of equal keys share batches; ``compute`` is the same for all of them
-    :param compute: returns one result for each item of a batch
-    :param items: those that no batch has taken yet
-    :param outcome: receives the results, in the order of the items
+    :param compute: returns one result for each item of a batch, the same function for all items of a key
+    :param result: receives the result
     """
 
+    turn: int
     key: Hashable
     compute: Computation
-    items: deque[Any]
-    size: int
-    outcome: asyncio.Future[list[Any]]
-    results: list[Any] = field(default_factory=list)
+    content: Any
+    result: asyncio.Future[Any]
 
 
 class BatchQueue:
-    """Jobs that wait; used from one event loop."""
+    """Items that wait; used from one event loop."""
 
     def __init__(self, batch_size: int, max_items: int) -> None:
         self.batch_size, self.max_items = batch_size, max_items
-        self._jobs: list[Job] = []
-        self._has_jobs = asyncio.Event()
+        self._items: list[Item] = []  # by turn
+        self._turn = 0
+        self._has_items = asyncio.Event()
 
     @property
     def waiting(self) -> int:
         """Number of items that no batch has taken yet."""
-        return sum(len(job.items) for job in self._jobs)
+        return len(self._items)
 
-    async def compute(self, key: Hashable, compute: Computation, items: Sequence[Any]) -> list[Any]:
-        """Return the results of a job; if the caller is cancelled, no further item is computed.
+    async def compute(self, key: Hashable, compute: Computation, contents: Sequence[Any]) -> list[Any]:
+        """Return the results of a request; if it fails or is cancelled, no further item of it is computed.
 
         :raises QueueFullError: more items than ``max_items`` would wait
         """
-        if not items:
-            return []
-        if self.waiting + len(items) > self.max_items:
+        if self.waiting + len(contents) > self.max_items:
             raise QueueFullError
-        outcome = asyncio.get_running_loop().create_future()
-        job = Job(key, compute, deque(items), len(items), outcome)
-        self._jobs.append(job)
-        self._has_jobs.set()
+        new_result = asyncio.get_running_loop().create_future
+        items = [Item(turn, key, compute, content, new_result()) for turn, content in enumerate(contents, self._turn)]
+        self._items = sorted([*self._items, *items], key=lambda item: item.turn)
+        self._has_items.set()
         try:
-            return await outcome
+            return await asyncio.gather(*(item.result for item in items))
         finally:
-            if job in self._jobs:
-                self._jobs.remove(job)
+            self._remove(items)
 
     async def run(self) -> None:
         """Compute batches until cancelled."""
         # One thread of our own: PyTorch keeps settings and graphs by thread.
         with ThreadPoolExecutor(1, "batches") as thread:
             while True:
-                await self._has_jobs.wait()
-                if batch := self._next_batch():
-                    await self._compute(batch, thread)
+                await self._has_items.wait()
+                if self._items:
+                    await self._compute_batch(thread)
                 else:
-                    self._has_jobs.clear()
+                    self._has_items.clear()
 
-    async def _compute(self, batch: list[tuple[Job, Any]], thread: ThreadPoolExecutor) -> None:
-        items, loop = [item for _, item in batch], asyncio.get_running_loop()
+    async def _compute_batch(self, thread: ThreadPoolExecutor) -> None:
+        first = self._items[0]
+        batch = [item for item in self._items if item.key == first.key][: self.batch_size]
+        self._remove(batch)
+        self._turn = max(self._turn, batch[-1].turn) + 1  # always later, so that each key has its turn
+        contents = [item.content for item in batch]
         try:
-            results = await loop.run_in_executor(thread, batch[0][0].compute, items)
+            results = await asyncio.get_running_loop().run_in_executor(thread, first.compute, contents)
             outcomes = list(zip(batch, results, strict=True))
         except Exception as error:  # fails these requests; the others go on
-            for job in dict.fromkeys(job for job, _ in batch):
-                if not job.outcome.done():
-                    job.outcome.set_exception(error)
-            return
-        for (job, _), result in outcomes:
-            job.results.append(result)
-            if len(job.results) == job.size and not job.outcome.done():
-                job.outcome.set_result(job.results)
+            outcomes = [(item, error) for item in batch]
+        for item, outcome in outcomes:
+            if not item.result.done():
+                settle = item.result.set_exception if isinstance(outcome, Exception) else item.result.set_result
+                settle(outcome)
 
-    def _next_batch(self) -> list[tuple[Job, Any]]:
-        """Take the next items: one of each job of the first job's key, again and again; none if no job waits."""
-        jobs = deque(job for job in self._jobs if job.key == self._jobs[0].key)
-        batch: list[tuple[Job, Any]] = []
-        while jobs and len(batch) < self.batch_size:
-            job = jobs.popleft()
-            batch.append((job, job.items.popleft()))
-            if job.items:
-                jobs.append(job)
-            else:
-                self._jobs.remove(job)
-        # The jobs that are left go behind all others, so that each key has its turn.
-        self._jobs = [job for job in self._jobs if job not in jobs] + list(jobs)
-        return batch
+    def _remove(self, items: Sequence[Item]) -> None:
+        removed = set(items)
+        self._items = [item for item in self._items if item not in removed]

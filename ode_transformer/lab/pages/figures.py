@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ode_transformer.lab.analysis.curves import draw_panel, logged_layers
-from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors
-from ode_transformer.lab.analysis.depth.depth_paths import DepthPath, principal_coordinates
+from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors, DepthPath, principal_coordinates
 from ode_transformer.lab.analysis.depth.gradient_norms import Norms, draw_by_layer
 from ode_transformer.lab.analysis.depth.truncation_error import draw_errors
 from ode_transformer.lab.analysis.systems import stacks_among
 from ode_transformer.lab.pages.measurements import SCHEMES, Measurements
 from ode_transformer.lab.pages.runs import ReportedRun
-from ode_transformer.lab.pages.svg import INK, draw_svg
+from ode_transformer.lab.pages.svg import INK, Drawing, drawing
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError
 
@@ -37,27 +35,16 @@ AXES = ("updates", "minutes", "operations")
 _MARGIN = 0.08  # around the points of a path, as a fraction of their range
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A figure of the page."""
-
-    title: str
-    svg: str
-
-
 def training_figures(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[str, list[Drawing]]:
     """Return the curves of all quantities by each axis; an axis that a run lacks has none."""
     logged = {name: runs for name, runs in systems.items() if all(run.points for run in runs)}
     figures: dict[str, list[Drawing]] = {}
     for by in AXES if logged else ():
         for quantity, title in QUANTITIES.items():
-            try:
-                draw = partial(draw_curves, systems=logged, quantity=quantity, by=by)
-                svg = draw_svg(draw, f"{title} by {by}, {', '.join(logged)}")
-            except UserError:  # a run's log lacks the quantity
-                continue
-            figures.setdefault(by, []).append(Drawing(title, svg))
-    return figures
+            with suppress(UserError):  # a run's log lacks the quantity
+                description = f"{title} by {by}, {', '.join(logged)}"
+                figures.setdefault(by, []).append(drawing(title, description, draw_curves, logged, quantity, by))
+    return {by: drawings for by, drawings in figures.items() if drawings}
 
 
 def draw_curves(axes: Axes, systems: Mapping[str, Sequence[ReportedRun]], quantity: str, by: str) -> None:
@@ -79,7 +66,7 @@ def logged_depth_figures(systems: Mapping[str, Sequence[ReportedRun]]) -> list[D
             line.set_label(f"layer {' '.join(layer)}")
 
     return [
-        Drawing(f"{name}: {title}", draw_svg(partial(draw, name=name, pattern=pattern), f"{title} of {name}"))
+        drawing(f"{name}: {title}", f"{title} of {name}", draw, name, pattern)
         for name, runs in systems.items()
         for pattern, title in _patterns(runs).items()
     ]
@@ -111,8 +98,8 @@ def norm_figures(measured: Mapping[str, Measurements]) -> list[Drawing]:
     for label, norms in kinds.items():
         for stack in stacks_among(norms.values()):
             names = ", ".join(name for name, of_stack in norms.items() if stack in of_stack)
-            svg = draw_svg(partial(draw, stack=stack, norms=norms), f"{stack}: {label}, by layer, of {names}")
-            drawings.append(Drawing(f"{stack}: {label}".capitalize(), svg))
+            title = f"{stack}: {label}"
+            drawings.append(drawing(title.capitalize(), f"{title}, by layer, of {names}", draw, stack, norms))
     return drawings
 
 
@@ -126,10 +113,7 @@ def error_figures(measured: Mapping[str, Measurements]) -> list[Drawing]:
         axes.set_ylabel("relative error of a step")
 
     return [
-        Drawing(
-            f"{name}: {stack}",
-            draw_svg(partial(draw, stack=stack, errors=m.errors), f"truncation errors of {name}, {stack}"),
-        )
+        drawing(f"{name}: {stack}", f"truncation errors of {name}, {stack}", draw, stack, m.errors)
         for name, m in measured.items()
         for stack in stacks_among([[block.stack for block in m.errors]])
     ]
@@ -146,7 +130,7 @@ def path_figures(name: str, paths: Mapping[str, DepthPath]) -> list[Drawing]:
     low, high = points.min(dim=0).values, points.max(dim=0).values
     margin = (high - low).clamp_min(1e-6) * _MARGIN
     limits = torch.stack([low - margin, high + margin]).T.tolist()
-    trained = torch.cat([step[[0, -1]] for step in planar[TRAINED]])
+    trained = torch.cat([step[[0, -1]] for step in planar.pop(TRAINED)])
 
     def draw(axes: Axes, path: DepthPath) -> None:
         axes.plot(*trained.T.tolist(), color="C4", linewidth=3, alpha=0.35, label=TRAINED)
@@ -156,13 +140,10 @@ def path_figures(name: str, paths: Mapping[str, DepthPath]) -> list[Drawing]:
         axes.set_ylabel(f"second ({fractions[1]:.0%})")
         axes.grid(alpha=0.3)
 
+    titles = {scheme: f"{name} stepped by {scheme}" for scheme in planar}
     return [
-        Drawing(
-            f"{name} stepped by {scheme}",
-            draw_svg(partial(draw, path=path), f"path of a sentence through {name} stepped by {scheme}", height=3.3),
-        )
-        for scheme, path in planar.items()
-        if scheme != TRAINED
+        drawing(title, f"path of a sentence through {title}", draw, planar[scheme], height=3.3)
+        for scheme, title in titles.items()
     ]
 
 

@@ -11,10 +11,14 @@ from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import surprisals
 from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.lab.analysis.depth import block_flows, depth_paths
-from ode_transformer.lab.analysis.depth.block_flows import BlockErrors, block_errors
+from ode_transformer.lab.analysis.depth.block_flows import (
+    BlockErrors,
+    DepthPath,
+    block_errors,
+    depth_paths,
+    refusals,
+)
 from ode_transformer.lab.analysis.depth.coefficients import StageWeights, stage_weights
-from ode_transformer.lab.analysis.depth.depth_paths import DepthPath
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms, gradient_norms
 from ode_transformer.lab.analysis.one_sentence import LONGEST_MAP, AttentionMatrix, attention, word_weights
 from ode_transformer.lab.pages.runs import ReportedRun
@@ -102,7 +106,7 @@ def measure_depth(result: Measurements, model: Any, task: Any, split: Split, cou
     result.stage_weights = stage_weights(model, samples)
     result.gradient_norms = gradient_norms(model, samples, task.source_dictionary.pad())
     result.activation_norms = activation_norms(model, samples)
-    reasons = block_flows.refusals(model)
+    reasons = refusals(model)
     tableaus = {scheme: get_tableau(scheme) for scheme in SCHEMES}
     for name, stack in depth_stacks(model).items():
         if stack.history is not None:
@@ -113,7 +117,7 @@ def measure_depth(result: Measurements, model: Any, task: Any, split: Split, cou
         if reasons[name] is None and not result.paths and chosen:
             sample = split.sample([chosen[0] - 1])
             result.paths_of = name, chosen[0]
-            result.paths = depth_paths.depth_paths(model, name, sample, tableaus)
+            result.paths = depth_paths(model, name, sample, tableaus)
     result.notes += [
         f"no paths and truncation errors of the {name}: {reason}" for name, reason in reasons.items() if reason
     ]

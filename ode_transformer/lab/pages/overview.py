@@ -15,7 +15,6 @@ from ode_transformer.lab.pages.measurements import Measurements
 from ode_transformer.lab.pages.runs import ReportedRun, train_command
 from ode_transformer.support.errors import UserError
 
-RECORDED_FACTS = {"recipe": "recipe", "architecture": "arch", "variant": "variant"}
 COSTS = (
     *("Best validation loss", "Parameters", "Operations per sentence"),
     *("Updates", "Minutes", "Operations of training"),
@@ -40,11 +39,10 @@ def overview_rows(
             _score_text([r.scores[t].value for r in runs if t in r.scores], intervals.get((name, t))) for t in titles
         ]
         seeds = ", ".join(str(run.seed) for run in runs if run.seed is not None)
-        parameters = operations = total = ""
+        parameters = operations = ""
         if (measurements := measured.get(name)) is not None:
             parameters, operations = f"{measurements.parameters:,}", operations_text(measurements.operations)
-            each = runs[0].operations_per_update(measurements.operations)
-            total = operations_text(each * (runs[0].updates or 0)) if each else ""
+        total = operations_text(runs[0].operations) if runs[0].operations else ""
         updates = _spread([run.updates for run in runs], "{:,.0f}")
         minutes = _spread([run.minutes for run in runs], "{:,.1f}")
         rows.append([name, seeds, *scores, best_validation(runs), parameters, operations, updates, minutes, total])
@@ -177,7 +175,8 @@ def shell_lines(words: Sequence[str]) -> str:
 def run_origin(run: ReportedRun) -> tuple[str, dict[str, str], dict[str, str]]:
     """Return the title of a run, facts about its software and machine by name, and its commands by what they do."""
     experiment = run.experiment
-    facts = {name: experiment.get(key) for name, key in RECORDED_FACTS.items()}
+    names = {"recipe": "recipe", "architecture": "arch", "variant": "variant"}
+    facts = {name: experiment.get(key) for name, key in names.items()}
     facts |= {key: run.origin.get(key) for key in ("commit", "device", "threads", "torch", "fairseq", "date")}
     facts["folder"] = run.path
     commands = {"train": train_command(experiment, run.origin)}

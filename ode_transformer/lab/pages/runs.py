@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ode_transformer.lab.analysis.curves import LoggedRun
@@ -99,21 +100,21 @@ class ReportedRun(LoggedRun):
         """Updates of the training; None without a log."""
         return max((point.updates for point in self.points), default=None)
 
-    def operations_per_update(self, sentence_operations: int) -> float | None:
-        """Return the operations of an update's matrix products; None if the log has no number of tokens.
+    @property
+    def operations(self) -> float | None:
+        """Operations of the training, see :meth:`with_operations`; None if they are not known."""
+        return max((point.operations for point in self.points if point.operations is not None), default=None)
+
+    def with_operations(self, sentence_operations: int) -> ReportedRun:
+        """Return the run with the operations of all matrix products so far at each point of a log with token counts.
 
         :param sentence_operations: of a forward pass over ``SENTENCE_LENGTH`` tokens
         """
         tokens = [point.tokens_per_update for point in self.points if point.tokens_per_update]
         if not tokens:
-            return None
-        return _PASSES * sentence_operations / SENTENCE_LENGTH * sum(tokens) / len(tokens)
-
-    def with_operations(self, sentence_operations: int) -> ReportedRun:
-        """Return the run with the operations so far at each of its points, see :meth:`operations_per_update`."""
-        each = self.operations_per_update(sentence_operations)
-        points = [replace(point, operations=None if each is None else each * point.updates) for point in self.points]
-        return replace(self, points=points)
+            return self
+        each = _PASSES * sentence_operations / SENTENCE_LENGTH * fmean(tokens)  # of an update
+        return replace(self, points=[replace(point, operations=each * point.updates) for point in self.points])
 
     @property
     def warmup(self) -> int | None:

@@ -46,10 +46,13 @@ class ServedModel:
             for hypotheses in self.search(sources, beam)
         ]
 
+    def inspect(self, sources: Sequence[Tensor], beam: int) -> list[InspectedLine]:
+        """Return the best translation of each source, with the attention and the stage weights that go with it."""
+        found = zip(sources, self.search(sources, beam), strict=True)
+        return [self._look_inside(source, hypotheses[0]) for source, hypotheses in found]
+
     @torch.no_grad()
-    def inspect(self, source: Tensor, beam: int) -> InspectedLine:
-        """Return the best translation of a source, with the attention and the stage weights that go with it."""
-        ((best, *_),) = self.search([source], beam)
+    def _look_inside(self, source: Tensor, best: Mapping[str, Any]) -> InspectedLine:
         model, task = self.hub.models[0], self.hub.task
         target, end = best["tokens"].cpu().long(), task.target_dictionary.eos()
         previous = torch.cat([target.new_tensor([end]), target[:-1]])

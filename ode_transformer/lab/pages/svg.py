@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ode_transformer.lab.analysis.plots import new_figure
 
@@ -61,26 +61,36 @@ def page_style() -> Iterator[None]:
         yield
 
 
-def draw_svg(draw: Callable[[Axes], None], description: str, height: float = HEIGHT) -> str:
-    """Return a figure of one panel as SVG.
+class Drawing(NamedTuple):
+    """A figure of the page."""
+
+    title: str
+    svg: str
+
+
+def drawing(
+    title: str, description: str, draw: Callable[..., None], *arguments: Any, height: float = HEIGHT
+) -> Drawing:
+    """Return a figure of one panel.
 
     :param description: text for readers who do not see the figure
+    :param draw: called with the panel and the arguments
     :raises UserError: matplotlib is not installed, or ``draw`` raises it
     """
     figure = new_figure(WIDTH, height)  # says what to install where matplotlib is missing
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator
 
     with page_style():
         figure.set_facecolor("none")
         axes = figure.subplots()
-        draw(axes)
-        for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
-            if scale == "log":  # numbers as plain decimals, with 2 and 5 between the powers of 10
+        draw(axes, *arguments)
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":  # numbers as plain decimals, with 2 and 5 between the powers of 10
                 axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-                axis.set_minor_formatter(NullFormatter())
+                axis.set_major_formatter("{x:g}")
+                axis.set_minor_formatter("")
         legend_below(figure, axes)
-        return inline_svg(figure, description)
+        return Drawing(title, inline_svg(figure, description))
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:
@@ -89,8 +99,7 @@ def legend_below(figure: Figure, axes: Axes) -> None:
         legend.remove()
     handles, labels = axes.get_legend_handles_labels()
     if len(labels) > 1:
-        cut_labels = [f"{label[: MAX_LABEL - 15]}…{label[-14:]}" for label in labels]
-        labels = [label if len(label) <= MAX_LABEL else short for label, short in zip(labels, cut_labels, strict=True)]
+        labels = [x if len(x) <= MAX_LABEL else f"{x[: MAX_LABEL - 15]}…{x[-14:]}" for x in labels]
         longest = max(map(len, labels))
         columns = 1 if longest > 24 else 2 if longest > 14 else 3
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ode_transformer.lab.analysis.linear_fit import LinearSums
+from ode_transformer.lab.analysis.layer_replacement import LinearSums
 
 
 def pairs(count: int, given: int, made: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main
-from ode_transformer.lab.analysis.bucket_tables import Buckets
+from ode_transformer.lab.analysis.outputs import Buckets
 from ode_transformer.lab.metrics.metric import Settings
 from ode_transformer.lab.metrics.translation_scores import bleu, length_ratio
 from ode_transformer.support.lines import read_lines
@@ -96,10 +96,10 @@ def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_every_number_is_in_the_bucket_that_names_it() -> None:
-    lengths = Buckets((10, 20, 50))
+    lengths = Buckets((10, 20, 50), "length", "tokens")
     assert lengths.names() == ["1-10", "11-20", "21-50", "51+"]
     assert lengths.indices([1, 10, 11, 20, 21, 50, 51, 1000]).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    frequencies = Buckets((0, 9, 99), start=0)
+    frequencies = Buckets((0, 9, 99), "frequency", "tokens", start=0)
     assert frequencies.names() == ["0", "1-9", "10-99", "100+"]
     assert frequencies.indices([0, 1, 9, 10, 99, 100]).tolist() == [0, 1, 1, 2, 2, 3]
-    assert Buckets((), start=0).names() == ["0+"]
+    assert Buckets((), "frequency", "tokens", start=0).names() == ["0+"]

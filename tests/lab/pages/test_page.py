@@ -6,7 +6,7 @@ import pytest
 from markupsafe import Markup
 
 from ode_transformer.lab.pages.page import ENVIRONMENT, content_policy, render_page
-from ode_transformer.lab.pages.svg import draw_svg
+from ode_transformer.lab.pages.svg import drawing
 
 
 def test_the_policy_allows_one_script_and_no_request() -> None:
@@ -26,7 +26,7 @@ def test_text_is_escaped() -> None:
 
 
 def test_figures_have_the_colours_of_the_page_and_names_of_their_own() -> None:
-    first, second = (draw_svg(lambda axes: axes.plot([1, 2], label="a"), 'a "line"') for _ in range(2))
+    first, second = (drawing("", 'a "line"', lambda axes: axes.plot([1, 2], label="a")).svg for _ in range(2))
     assert 'aria-label="a &#34;line&#34;"' in first
     assert "var(--series-0)" in first
     assert set(re.findall(r"#[0-9a-f]{6}\b", first)) <= {"#000000", "#ffffff"}

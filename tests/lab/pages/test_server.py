@@ -156,7 +156,7 @@ def test_another_scheme(untrained: Path, tmp_path: Path) -> None:
     model = make_model(tmp_path / "run", "--ode-coefficients", "tableau")
     trained, other = load_models(serve_arguments(model, "--schemes", "rk4"))
     assert (trained.name, other.name) == ("run", "run stepped by rk4")
-    inspections = [model.inspect(model.encode(SOURCES[:1])[0][0], 2) for model in (trained, other)]
+    inspections = [model.inspect([model.encode(SOURCES[:1])[0][0]], 2)[0] for model in (trained, other)]
     assert [len(inspection.stage_weights[0].weights) for inspection in inspections] == [2, 4]
 
 

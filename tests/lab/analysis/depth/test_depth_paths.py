@@ -4,8 +4,7 @@ import pytest
 import torch
 from models_for_tests import batch, small_model, teacher_forced
 
-from ode_transformer.lab.analysis.depth.block_flows import TRAINED
-from ode_transformer.lab.analysis.depth.depth_paths import depth_paths, principal_coordinates
+from ode_transformer.lab.analysis.depth.block_flows import TRAINED, depth_paths, principal_coordinates
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms
 from ode_transformer.numerics import get_tableau
 
