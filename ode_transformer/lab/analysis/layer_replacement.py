@@ -182,10 +182,11 @@ def linear_layer(weight: Tensor, bias: Tensor, like: Tensor) -> nn.Linear:
     return layer
 
 
-def negative_log_likelihood(model: Any, sample: Mapping[str, Any], padding_idx: int) -> Tensor:
+def negative_log_likelihood(model: Any, sample: Mapping[str, Any]) -> Tensor:
     """Return the loss of a batch's target in nats per token: −(1/N) Σ log p(y_t | y_<t, x)."""
     scores = log_probabilities(model, sample["net_input"])  # [B, T, V]
-    return nn.functional.nll_loss(scores.flatten(0, 1), sample["target"].flatten(), ignore_index=padding_idx)
+    target, padding = sample["target"].flatten(), model.decoder.padding_idx
+    return nn.functional.nll_loss(scores.flatten(0, 1), target, ignore_index=padding)
 
 
 def distil(
@@ -195,7 +196,6 @@ def distil(
     samples: Iterable[Mapping[str, Any]],
     updates: int,
     lr: float,
-    padding_idx: int,
 ) -> LinearFit:
     """Train W and b alone on the likelihood of the training data, from the least-squares solution.
 
@@ -213,7 +213,7 @@ def distil(
     for update, sample in zip(range(updates), samples, strict=False):
         optimizer.zero_grad()
         with replace_layer(model, layer, linear):
-            loss = negative_log_likelihood(model, sample, padding_idx)
+            loss = negative_log_likelihood(model, sample)
         loss.backward()
         optimizer.step()
         schedule.step()

@@ -101,9 +101,7 @@ class Probe:
         """Train W and b by the likelihood of the training data, from the least-squares solution, unless it is done."""
 
         def solve() -> LinearFit:
-            padding_idx = self.translator.task.source_dictionary.pad()
-            updates = self.args.updates, self.args.lr, padding_idx
-            return distil(self.model, layer, start, self.shuffled_samples(), *updates)
+            return distil(self.model, layer, start, self.shuffled_samples(), self.args.updates, self.args.lr)
 
         return self._solution(f"train {layer}", layer, LIKELIHOOD, [*self.training_request, self.distillation], solve)
 

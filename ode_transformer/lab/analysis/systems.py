@@ -3,7 +3,6 @@
 import argparse
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,6 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
 
 MAX_TOKENS = 4096  # of a batch
-
-
-@dataclass(frozen=True)
-class MeasuredModel:
-    """A trained model with the batches on which it is measured.
-
-    :param model: of this package, in evaluation mode
-    """
-
-    name: str
-    model: Any
-    samples: list[dict[str, Any]]
-    padding_idx: int
 
 
 class Translator:
@@ -74,8 +60,8 @@ def named_systems(args: argparse.Namespace) -> dict[str, Path]:
     return {name: path for name, (_, path) in zip(names, args.systems, strict=True)}
 
 
-def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
-    """Load the models one after the other, each with its sentences."""
+def measured_models(args: argparse.Namespace) -> Iterator[tuple[str, Any, list[dict[str, Any]]]]:
+    """Yield each system's name, its model in evaluation mode, and fairseq's batches of its sentences."""
     systems = named_systems(args)
     for path in systems.values():
         open(path).close()  # fails now, not after the others have been measured
@@ -85,8 +71,7 @@ def measured_models(args: argparse.Namespace) -> Iterator[MeasuredModel]:
         if not depth_stacks(model):
             raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
         split = Split(model, task, args.data, args.split, path)
-        samples = [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
-        yield MeasuredModel(name, model, samples, task.source_dictionary.pad())
+        yield name, model, [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
 
 
 def run_hooked(

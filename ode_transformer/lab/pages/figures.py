@@ -16,8 +16,8 @@ from ode_transformer.lab.analysis.depth.gradient_norms import Norms, draw_by_lay
 from ode_transformer.lab.analysis.depth.truncation_error import draw_errors
 from ode_transformer.lab.analysis.systems import stacks_among
 from ode_transformer.lab.pages.measurements import SCHEMES, Measurements
+from ode_transformer.lab.pages.page import INK, Drawing, drawing
 from ode_transformer.lab.pages.runs import ReportedRun
-from ode_transformer.lab.pages.svg import INK, Drawing, drawing
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError
 

@@ -92,7 +92,7 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
     if not depth_stacks(model):
         result.notes.append(f"the layers of fairseq's class {type(model).__name__} cannot be observed")
     else:
-        measure_depth(result, model, task, sentences, count, chosen)
+        measure_depth(result, model, sentences, count, chosen)
     result.sentences = [measure_sentence(model.float(), sentences, number) for number in chosen]
     for sentence in result.sentences:
         if not sentence.attention:
@@ -100,11 +100,11 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
     return result
 
 
-def measure_depth(result: Measurements, model: Any, task: Any, split: Split, count: int, chosen: Sequence[int]) -> None:
+def measure_depth(result: Measurements, model: Any, split: Split, count: int, chosen: Sequence[int]) -> None:
     """Add the measurements of layers, means over the first ``count`` sentences."""
     samples = [split.sample(numbers) for numbers in split.batches(count, MAX_TOKENS)]
     result.stage_weights = stage_weights(model, samples)
-    result.gradient_norms = gradient_norms(model, samples, task.source_dictionary.pad())
+    result.gradient_norms = gradient_norms(model, samples)
     result.activation_norms = activation_norms(model, samples)
     reasons = refusals(model)
     tableaus = {scheme: get_tableau(scheme) for scheme in SCHEMES}

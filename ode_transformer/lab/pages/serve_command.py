@@ -11,10 +11,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ode_transformer.decoding.translate import load_from_arguments, search_options
 from ode_transformer.lab.analysis.systems import named_systems
-from ode_transformer.lab.pages.application import TranslationServer
+from ode_transformer.lab.pages.application import ServedModel, TranslationServer
 from ode_transformer.lab.pages.batches import BatchQueue
 from ode_transformer.lab.pages.requests import Limits
-from ode_transformer.lab.pages.served_model import ServedModel
 from ode_transformer.support.errors import UserError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -5,8 +5,7 @@ import re
 import pytest
 from markupsafe import Markup
 
-from ode_transformer.lab.pages.page import ENVIRONMENT, content_policy, render_page
-from ode_transformer.lab.pages.svg import drawing
+from ode_transformer.lab.pages.page import ENVIRONMENT, content_policy, drawing, render_page
 
 
 def test_the_policy_allows_one_script_and_no_request() -> None:

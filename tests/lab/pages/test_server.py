@@ -117,17 +117,17 @@ def test_other_sites_are_refused(port: int, headers: dict[str, str]) -> None:
 
 
 def test_too_many_too_late(untrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ode_transformer.lab.pages import served_model
+    from ode_transformer.lab.pages import application
 
     begins, go_on = threading.Event(), threading.Event()
-    search = served_model.search_all
+    search = application.search_all
 
     def slow_search(*args, **options):
         begins.set()
         go_on.wait(30)
         return search(*args, **options)
 
-    monkeypatch.setattr(served_model, "search_all", slow_search)
+    monkeypatch.setattr(application, "search_all", slow_search)
     with serving(untrained, "--timeout", 2, "--batch-size", 1, "--max-waiting", 2) as port:
         slow = socket.create_connection(("127.0.0.1", port))
         slow.sendall(b"POST /translate-file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\na")

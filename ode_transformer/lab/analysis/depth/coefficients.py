@@ -77,7 +77,7 @@ def table(rows: list[StageWeights]) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Print mean ± standard deviation of each weight, block by block."""
-    for system in measured_models(args):
-        weights = table(stage_weights(system.model, system.samples))
-        print(weights if len(args.systems) == 1 else f"{system.name}:\n{weights}", flush=True)
+    for name, model, samples in measured_models(args):
+        weights = table(stage_weights(model, samples))
+        print(weights if len(args.systems) == 1 else f"{name}:\n{weights}", flush=True)
     return 0

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Norms = dict[str, list[float]]
 
 
-def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx: int) -> Norms:
+def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]]) -> Norms:
     """Compute the norms, as means over batches.
 
     :param model: a model of this package in evaluation mode, so that there is no dropout
@@ -56,7 +56,7 @@ def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]], padding_idx
             read[layer] += [tensor for tensor in inputs if tensor.requires_grad]
 
         with removed_afterwards(handle for stack in stacks.values() for handle in see_layer_inputs(stack, see)):
-            loss = negative_log_likelihood(model, sample, padding_idx)
+            loss = negative_log_likelihood(model, sample)
         gradients = iter(torch.autograd.grad(loss, [tensor for inputs in read.values() for tensor in inputs]))
         for layer, inputs in read.items():
             squares = sum(float(next(gradients).double().square().sum()) for _ in inputs)
@@ -92,11 +92,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the norms of each checkpoint and stack, from the first layer to the last."""
     runs = {}
     rows: list[list[object]] = [["model", "stack", "layer", "gradient_norm"]]
-    for system in systems.measured_models(args):
-        runs[system.name] = gradient_norms(system.model, system.samples, system.padding_idx)
-        for stack, norms in runs[system.name].items():
-            print(f"{system.name} {stack}: {' '.join(f'{norm:.2e}' for norm in norms)}", flush=True)
-            rows += [[system.name, stack, number, norm] for number, norm in enumerate(norms, 1)]
+    for name, model, samples in systems.measured_models(args):
+        runs[name] = gradient_norms(model, samples)
+        for stack, norms in runs[name].items():
+            print(f"{name} {stack}: {' '.join(f'{norm:.2e}' for norm in norms)}", flush=True)
+            rows += [[name, stack, number, norm] for number, norm in enumerate(norms, 1)]
     write_csv(args.csv, rows)
     if args.output is not None:
         draw, label = partial(draw_by_layer, runs=runs), "gradient norm of what the layer reads"

@@ -75,9 +75,9 @@ def table(stages: Sequence[StageInput]) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """Print what the stages of each checkpoint read and add, block by block."""
     rows: list[list[object]] = [["model", "block", "stage", "moved", "increment", "cosine"]]
-    for system in systems.measured_models(args):
-        stages = stage_inputs(system.model, system.samples)
-        print("\n".join([f"{system.name}:", *table(stages)]), flush=True)
-        rows += [[system.name, *stage] for stage in stages]
+    for name, model, samples in systems.measured_models(args):
+        stages = stage_inputs(model, samples)
+        print("\n".join([f"{name}:", *table(stages)]), flush=True)
+        rows += [[name, *stage] for stage in stages]
     write_csv(args.csv, rows)
     return 0

@@ -92,14 +92,14 @@ def run(args: argparse.Namespace) -> int:
     sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
     rows: list[list[object]] = [["model", "block", "positions", "scheme", "steps", *sizes]]
     runs = {}
-    for system in systems.measured_models(args):
-        blocks = block_errors(system.model.double(), system.samples, tableaus, args.steps, *accuracy)
+    for name, model, samples in systems.measured_models(args):
+        blocks = block_errors(model.double(), samples, tableaus, args.steps, *accuracy)
         for block in blocks:
-            print(f"{system.name}, " + "\n".join(table(block, names, args.steps)), flush=True)
+            print(f"{name}, " + "\n".join(table(block, names, args.steps)), flush=True)
             reference = [block.distance, block.steps, block.bound]
             for method, errors in block.errors.items():
-                rows.append([system.name, block.block, block.positions, *method, *errors, *reference])
-        runs[system.name] = blocks
+                rows.append([name, block.block, block.positions, *method, *errors, *reference])
+        runs[name] = blocks
     write_csv(args.csv, rows)
     if args.output is not None:
         stacks = systems.stacks_among([block.stack for block in blocks] for blocks in runs.values())

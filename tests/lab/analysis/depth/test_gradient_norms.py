@@ -29,7 +29,7 @@ def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: st
     """Each norm is that of inputs that depend on nothing: where all below a layer is cut off."""
     one, layers = sample([6, 3]), 5
     model = small_model(encoder_ode_scheme=scheme, encoder_layer_history="none", encoder_layers=layers, **options)
-    norms = gradient_norms(model, [one], PAD)["encoder"]
+    norms = gradient_norms(model, [one])["encoder"]
     cut: list[torch.Tensor] = []
 
     def apart(x: torch.Tensor) -> torch.Tensor:
@@ -48,15 +48,15 @@ def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: st
     for number in range(layers):
         cut.clear()
         with model.encoder.layers[number].register_forward_pre_hook(before):
-            loss = negative_log_likelihood(model, one, PAD)
+            loss = negative_log_likelihood(model, one)
         expected = sum(float(g.square().sum()) for g in torch.autograd.grad(loss, cut)) ** 0.5
         assert norms[number] == pytest.approx(expected), number
 
 
 def test_batches_are_averaged_and_padding_has_no_part() -> None:
     model, first, second = small_model(), sample([6, 3]), sample([4, 4], seed=7)
-    apart = [gradient_norms(model, [one], PAD) for one in (first, second)]
-    together = gradient_norms(model, [first, second], PAD)
+    apart = [gradient_norms(model, [one]) for one in (first, second)]
+    together = gradient_norms(model, [first, second])
     for stack, norms in together.items():
         assert norms == pytest.approx([(a + b) / 2 for a, b in zip(apart[0][stack], apart[1][stack], strict=True)])
     wider = {key: nn.functional.pad(t, (0, 3), value=PAD) for key, t in second["net_input"].items() if t is not None}
@@ -64,10 +64,10 @@ def test_batches_are_averaged_and_padding_has_no_part() -> None:
         "net_input": wider | {"src_lengths": None},
         "target": nn.functional.pad(second["target"], (0, 3), value=PAD),
     }
-    for stack, norms in gradient_norms(model, [padded], PAD).items():
+    for stack, norms in gradient_norms(model, [padded]).items():
         assert norms == pytest.approx(apart[1][stack])
     kept = first["target"].ne(PAD)
     likelihoods = model(**first["net_input"])[0].log_softmax(-1)[kept].gather(1, first["target"][kept][:, None])
-    assert float(negative_log_likelihood(model, first, PAD)) == pytest.approx(-float(likelihoods.mean()))
+    assert float(negative_log_likelihood(model, first)) == pytest.approx(-float(likelihoods.mean()))
     assert not any(module._forward_pre_hooks for module in model.modules())
     assert all(parameter.grad is None for parameter in model.parameters())

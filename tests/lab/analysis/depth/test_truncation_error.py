@@ -1,4 +1,4 @@
-"""Truncation errors of blocks: against the matrix exponential, by hand, and by the command."""
+"""Steps of blocks: what their stages read and add, their errors against the matrix exponential, and the commands."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ode_transformer.cli.command import main
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
+from ode_transformer.lab.analysis.depth.stage_inputs import stage_inputs
 from ode_transformer.lab.analysis.depth.truncation_error import measured_order
 from ode_transformer.models.layer_hooks import removed_afterwards, see_layer_inputs
 from ode_transformer.nn import Layer
@@ -32,19 +33,44 @@ def measured(model: Any, samples: list, counts: tuple[int, ...] = (1,), **more: 
     return {block.block: block for block in blocks}
 
 
-@pytest.mark.parametrize("size", [1.0, 0.5])
-def test_a_linear_field_against_the_matrix_exponential(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The solution of y' = A y is that at the end of the model's own step, at t = h."""
-    choice = {"ode_coefficients": "tableau", "decoder_layers": 1, "ode_step_size": size, **NO_HISTORY}
+def linear_field(tokens: Tensor, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Any, Tensor]:
+    """A language model with one layer of F(y) = A y, and y where its step begins, at positions without padding."""
+    choice = {"ode_coefficients": "tableau", "decoder_layers": 1, **NO_HISTORY, **options}
     model = small_model(arch="ode_transformer_lm_rk2", **choice)
-    tokens = batch([6, 3, 4])
     first_inputs: list[Tensor] = []
     handles = see_layer_inputs(model.decoder, lambda _, inputs, __: first_inputs.append(inputs[0]))
     with removed_afterwards(handles), torch.no_grad():
         model(tokens)
     monkeypatch.setattr(Layer, "increment", lambda _, y, *__, **___: y @ A.T)
+    return model, first_inputs[0][tokens.ne(PAD)]
+
+
+def means(y: Tensor, point: Tensor, increment: Tensor, first: Tensor) -> list[float]:
+    cosines = (increment * first).sum(dim=1) / (increment.norm(dim=1) * first.norm(dim=1))
+    ratios = [(point - y).norm(dim=1) / y.norm(dim=1), increment.norm(dim=1) / y.norm(dim=1), cosines]
+    return [float(ratio.mean()) for ratio in ratios]
+
+
+@pytest.mark.parametrize(("size", "steps"), [(1.0, 1), (0.5, 1), (1.0, 2)])
+def test_stages_by_definition(size: float, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stages of Heun's scheme over F(y) = A y, those of the first step."""
+    tokens = batch([6, 3, 4])
+    model, y = linear_field(tokens, monkeypatch, ode_step_size=size, ode_steps=steps)
+    first = size * y @ A.T
+    second_point = y + first / steps
+    found = stage_inputs(model, [{"net_input": {"src_tokens": tokens}}])
+    assert [(stage.block, stage.stage) for stage in found] == [("decoder layer 1", 1), ("decoder layer 1", 2)]
+    for stage, point in zip(found, (y, second_point), strict=True):
+        expected = means(y, point, size * point @ A.T, first)
+        assert [stage.moved, stage.increment, stage.cosine] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [1.0, 0.5])
+def test_a_linear_field_against_the_matrix_exponential(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The solution of y' = A y is that at the end of the model's own step, at t = h."""
+    tokens = batch([6, 3, 4])
+    model, y0 = linear_field(tokens, monkeypatch, ode_step_size=size)
     (block,) = measured(model, [{"net_input": {"src_tokens": tokens}}], (1, 2)).values()
-    y0 = first_inputs[0][tokens.ne(PAD)]
     scaled = size * A
     exact = y0 @ torch.matrix_exp(scaled).T
     moved = (exact - y0).norm(dim=1)
