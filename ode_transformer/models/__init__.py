@@ -13,8 +13,7 @@ if find_spec("fairseq") is None:
 
 from ode_transformer.models import adam, criteria, fairseq_corrections, fairseq_parser, pair_batches, tasks  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel
-from ode_transformer.models.language_model import ODELanguageModel
-from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.models.ode_transformer import ODELanguageModel, ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
 
 __all__ = ["ODEBertModel", "ODELanguageModel", "ODETransformerModel", "ReformerModel"]

@@ -40,9 +40,7 @@ def segments(tokens: Tensor, separator: int) -> Tensor:
 
     ``<s> A </s> B </s>`` is 0 0 0 1 1, and so is RoBERTa's ``<s> A </s> </s> B </s>`` from its second separator on.
 
-    :param tokens: [B, S]
-    :param separator: index of ``</s>``
-    :returns: [B, S]
+    :param tokens: [B, S], as the result
     """
     separators = tokens.eq(separator).long()
     return (separators.cumsum(dim=1) - separators).clamp(max=SEGMENTS - 1)

@@ -4,7 +4,7 @@ Functions that hook a stack return the handles of the hooks; each handle ends it
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -30,12 +30,10 @@ def depth_stacks(model: Any) -> dict[str, DepthStack]:
 @contextmanager
 def removed_afterwards(handles: Iterable[RemovableHandle]) -> Iterator[None]:
     """Remove hooks at the end of the ``with`` block."""
-    handles = list(handles)
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for handle in handles:
-            handle.remove()
+            stack.enter_context(handle)
+        yield
 
 
 def tensors_between(y: Tensor, state: Any) -> list[Tensor]:

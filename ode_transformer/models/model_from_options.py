@@ -92,11 +92,8 @@ def numbered_dictionary(size: int) -> Dictionary:
 SENTENCE_LENGTH = 25  # tokens of each text in the counted forward pass: about a sentence
 
 
-def _operations_of_linear_map(x: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
-    return 2 * prod(x) * weight[0]
-
-
-_LINEAR_MAP = {ONEDNN_LINEAR: _operations_of_linear_map} if ONEDNN_LINEAR is not None else {}
+# Operations of the products that the counter does not know, by the shapes of x and of the weight
+_LINEAR_MAP = {ONEDNN_LINEAR: lambda x, weight, *_, **__: 2 * prod(x) * weight[0]} if ONEDNN_LINEAR is not None else {}
 
 
 def count_forward_operations(model: BaseFairseqModel) -> int:

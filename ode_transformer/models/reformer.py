@@ -93,20 +93,8 @@ class ReformerModel(ODETransformerModel):
     def attention_maps(
         self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor
     ) -> dict[str, tuple[tuple[str, ...], Tensor]]:
-        """Return the attention of the last layer along each axis (Figure 5), mean over the heads, and the reduction's.
-
-        :param src_tokens: [B, S]
-        :param prev_output_tokens: [B, T]
-        :returns: for each map the names of its axes, the last one attended over, and weights [B, *axes]
-        """
-        target, source, reduction = self.decoder.attention_maps(
-            prev_output_tokens, self.encoder(src_tokens, src_lengths)
-        )
-        return {
-            "attention over the source": (("target", "source", "source"), source),
-            "attention over the target": (("source", "target", "prefix"), target),
-            "reduction": (("target", "source"), reduction),
-        }
+        """Return the maps of :meth:`ReformerDecoder.attention_maps`."""
+        return self.decoder.attention_maps(prev_output_tokens, self.encoder(src_tokens, src_lengths))
 
 
 def reformer_sizes(

@@ -59,9 +59,7 @@ class ReformerEncoder(ODETransformerEncoder):
         if not len(self.layers):
             self.layer_norm = None
 
-    def forward_embedding(
-        self, src_tokens: Tensor, token_embedding: Tensor | None = None
-    ) -> tuple[Tensor, torch.Tensor]:
+    def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return the embeddings with positions, and the embeddings alone, [B, S] -> [B, S, C] each."""
         if token_embedding is None:
             token_embedding = self.embed_tokens(src_tokens)
@@ -69,15 +67,9 @@ class ReformerEncoder(ODETransformerEncoder):
         x = embedding + self._positions(src_tokens)
         return self.dropout_module(x if self.layernorm_embedding is None else self.layernorm_embedding(x)), embedding
 
-    def forward_scriptable(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None = None,
-        return_all_hiddens: bool = False,
-        token_embeddings: Tensor | None = None,
-    ) -> dict[str, list[Tensor]]:
+    def forward_scriptable(self, src_tokens: Tensor, *arguments: Any, **options: Any) -> dict[str, list[Tensor]]:
         """Encode a batch; ``encoder_out`` [S, B, C] is the source part of every position (Eq. 4)."""
-        out = super().forward_scriptable(src_tokens, src_lengths, return_all_hiddens, token_embeddings)
+        out = super().forward_scriptable(src_tokens, *arguments, **options)
         if self.cfg.joint_input == "paper" and len(self.layers):
             # The PreNet's output replaces embed_s; pos_s and √E stay.
             positions = self._positions(src_tokens)
@@ -206,10 +198,11 @@ class ReformerDecoder(ODETransformerDecoder):
 
     def attention_maps(
         self, prev_output_tokens: Tensor, encoder_out: dict[str, list[Tensor]]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return weights of the last layer and of the reduction, mean over the heads.
+    ) -> dict[str, tuple[tuple[str, ...], Tensor]]:
+        """Return the attention of the last layer along each axis (Figure 5), mean over the heads, and the reduction's.
 
-        :returns: along the target [B, S, T, T], along the source [B, T, S, S], of the reduction [B, T, S]
+        :param prev_output_tokens: [B, T]
+        :returns: for each map the names of its axes, the last one attended over, and weights [B, *axes]
         """
         kinds, last = (SubLayerKind.TARGET_ATTENTION, SubLayerKind.SOURCE_ATTENTION), self.num_layers - 1
         weights: dict[tuple[int, SubLayerKind], list[Tensor]] = {(last, kind): [] for kind in kinds}
@@ -217,20 +210,16 @@ class ReformerDecoder(ODETransformerDecoder):
         _, reduction = self._compute_grid(pairs, None, causal=True, reported=True, weights=weights)
         assert reduction is not None
         target, source = (weights[last, kind][-1].mean(dim=2) for kind in kinds)
-        return target, source, reduction
+        return {
+            "attention over the source": (("target", "source", "source"), source),
+            "attention over the target": (("source", "target", "prefix"), target),
+            "reduction": (("target", "source"), reduction),
+        }
 
-    def _pairs(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]],
-        incremental_state: dict[str, Any] | None,
-    ) -> Pairs:
-        return Pairs(
-            encoder_out["encoder_out"][0].transpose(0, 1).contiguous(),  # the memory layout of the grid
-            encoder_out["encoder_padding_mask"][0],
-            self._embed(prev_output_tokens, incremental_state),
-            prev_output_tokens.eq(self.padding_idx),
-        )
+    def _pairs(self, tokens: Tensor, encoder_out: dict[str, list[Tensor]], state: dict[str, Any] | None) -> Pairs:
+        source = encoder_out["encoder_out"][0].transpose(0, 1).contiguous()  # the memory layout of the grid
+        padding = encoder_out["encoder_padding_mask"][0]
+        return Pairs(source, padding, self._embed(tokens, state), tokens.eq(self.padding_idx))
 
     def _compute_by_parts(self, compute: ComputeGrid, pairs: Pairs) -> tuple[Tensor, Tensor | None]:
         """Compute the grids of a few rows at a time; training recomputes each part in the backward pass.
@@ -266,12 +255,9 @@ class ReformerDecoder(ODETransformerDecoder):
         caches: dict[str, Cache] | None,
         causal: bool,
         reported: bool,
-        weights: Mapping[tuple[int, SubLayerKind], list[Tensor]] | None = None,
+        weights: Mapping[tuple[int, SubLayerKind], list[Tensor]] = {},
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the grid and its reduction: features [B, T, C] and, if ``reported``, attention [B, T, S].
-
-        :param weights: lists for weights of attention, by layer and kind
-        """
+        """Compute the grid and its reduction: features [B, T, C] and, if ``reported``, attention [B, T, S]."""
         source, source_padding, target, target_padding = pairs
         device, dtype, choice = source.device, source.dtype, self.choice.attention
         keys, length = target_padding.size(1), source.size(1)
@@ -290,7 +276,7 @@ class ReformerDecoder(ODETransformerDecoder):
         masks = {SubLayerKind.TARGET_ATTENTION: target_mask, SubLayerKind.SOURCE_ATTENTION: source_mask}
         grid = joint_representation(source, target, self.cfg.joint_combination)  # [B, S, T, C]
         padding = source_padding[:, :, None] | target_padding[:, None, -target.size(1) :]  # [B, S, T]
-        y, _ = self.step_layers(grid, Context(masks, padding=padding, caches=caches, weights=weights or {}))
+        y, _ = self.step_layers(grid, Context(masks, padding=padding, caches=caches, weights=weights))
         reported_weights: list[Tensor] = []
         y = self.reduction(y, source_padding, reported_weights if reported else None)  # [B, T, C]
         return y, reported_weights[0] if reported else None

@@ -16,9 +16,8 @@ from torch.utils.checkpoint import checkpoint
 from ode_transformer.models import ODELanguageModel, depth_stack, reformer_stacks
 from ode_transformer.models.architectures import complete_transformer_options
 from ode_transformer.models.depth_options import read_model_options
-from ode_transformer.models.language_model import UNSUPPORTED_LM_OPTIONS
 from ode_transformer.models.layers import JOINT_DROPOUTS
-from ode_transformer.models.ode_transformer import ODETransformerModel
+from ode_transformer.models.ode_transformer import UNSUPPORTED_LM_OPTIONS, ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS
 from ode_transformer.nn import COMBINATIONS, REDUCTIONS, STACKS, DepthChoice, WordDropout, depth_schemes
