@@ -19,6 +19,7 @@ lattice.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ode_transformer.lab.metrics.m2_file import Edit
 
@@ -29,7 +30,6 @@ Vertex = tuple[int, int]
 # many tokens the current edit has kept, or OUTSIDE of edits.
 State = tuple[int, int]
 OUTSIDE = -1
-BestPaths = dict[State, tuple[int, "tuple[Vertex, State] | None"]]  # state: cost, and the previous vertex and state
 
 MAX_UNCHANGED = 2
 
@@ -42,6 +42,14 @@ class SystemEdit:
     end: int
     correction: tuple[str, ...]
     correct: bool
+
+
+class Path(NamedTuple):
+    """A path to a vertex: its cost, its edits as (start, end, correct), and the start of the one that goes on."""
+
+    cost: int
+    edits: tuple[tuple[Vertex, Vertex, bool], ...] = ()
+    edit_start: Vertex = (0, 0)
 
 
 class EditLattice:
@@ -105,33 +113,35 @@ class EditLattice:
         edge = sum(self.end) + 2
         match = edge**2
         arcs = self._correct_edits(gold, max_unchanged)
-        best: dict[Vertex, BestPaths] = {(0, 0): {(0, OUTSIDE): (0, None)}}
+        best: dict[Vertex, dict[State, Path]] = {(0, 0): {(0, OUTSIDE): Path(0)}}
         for vertex, predecessors in self.edges.items():
             paths = best.setdefault(vertex, {})
 
-            def offer(state: State, cost: int, origin: tuple[Vertex, State], paths: BestPaths = paths) -> None:
-                if state not in paths or cost < paths[state][0]:
-                    paths[state] = cost, origin
+            def offer(state: State, path: Path, paths: dict[State, Path] = paths) -> None:
+                if state not in paths or path.cost < paths[state].cost:
+                    paths[state] = path
 
             for previous in predecessors:
                 keeps, same_position = self.keeps(previous, vertex), previous[0] == vertex[0]
-                for state, (cost, _) in best[previous].items():
-                    insertions, unchanged = state[0] if same_position else 0, state[1]
-                    if not keeps:  # continues an edit or begins one
-                        begins = unchanged == OUTSIDE
-                        offer((insertions, 0 if begins else unchanged), cost + edge + begins, (previous, state))
-                    elif unchanged == OUTSIDE:
-                        offer((insertions, OUTSIDE), cost + edge, (previous, state))
+                for (insertions, unchanged), (cost, edits, start) in best[previous].items():
+                    insertions = insertions if same_position else 0
+                    if not keeps and unchanged == OUTSIDE:
+                        offer((insertions, 0), Path(cost + edge + 1, edits, previous))
+                    elif not keeps or unchanged == OUTSIDE:
+                        offer((insertions, unchanged), Path(cost + edge, edits, start))
                     elif unchanged < max_unchanged:
-                        offer((insertions, unchanged + 1), cost + edge, (previous, state))
-            for previous, order in arcs[vertex]:
-                for state, (cost, _) in best[previous].items():
-                    if state[1] == OUTSIDE and (order is None or state[0] <= order):
-                        offer((0 if order is None else order + 1, OUTSIDE), cost - match, (previous, state))
-            for state, (cost, _) in list(paths.items()):
-                if state[1] != OUTSIDE:  # the edit ends
-                    offer((state[0], OUTSIDE), cost, (vertex, state))
-        return self._trace(best)
+                        offer((insertions, unchanged + 1), Path(cost + edge, edits, start))
+            for start, order in arcs[vertex]:
+                for (insertions, unchanged), (cost, edits, _) in best[start].items():
+                    if unchanged == OUTSIDE and (order is None or insertions <= order):
+                        matched = 0 if order is None else order + 1
+                        offer((matched, OUTSIDE), Path(cost - match, (*edits, (start, vertex, True))))
+            for (insertions, unchanged), (cost, edits, start) in list(paths.items()):
+                if unchanged != OUTSIDE:  # the edit ends
+                    offer((insertions, OUTSIDE), Path(cost, (*edits, (start, vertex, False))))
+        complete = [path for (_, unchanged), path in best[self.end].items() if unchanged == OUTSIDE]
+        edits = min(complete, key=lambda path: path.cost).edits
+        return [SystemEdit(i, k, self.hypothesis[j:m], correct) for (i, j), (k, m), correct in edits]
 
     def _correct_edits(
         self, gold: Sequence[Edit], max_unchanged: int
@@ -158,20 +168,3 @@ class EditLattice:
                         if unchanged is not None and unchanged <= max_unchanged:
                             arcs[end].append((start, order))
         return arcs
-
-    def _trace(self, best: dict[Vertex, BestPaths]) -> list[SystemEdit]:
-        """Return the edits of the cheapest path, following it from its end to its start."""
-        final = {state: cost for state, (cost, _) in best[self.end].items() if state[1] == OUTSIDE}
-        vertex, state = self.end, min(final, key=lambda state: final[state])
-        edits = []
-        edit_end = self.end
-        while (origin := best[vertex][state][1]) is not None:
-            previous, (_, unchanged) = origin
-            if previous == vertex:
-                edit_end = vertex
-            elif unchanged == OUTSIDE != state[1]:
-                edits.append((previous, edit_end, False))
-            elif unchanged == OUTSIDE and not self.keeps(previous, vertex):
-                edits.append((previous, vertex, True))
-            vertex, state = origin
-        return [SystemEdit(i, k, self.hypothesis[j:m], correct) for (i, j), (k, m), correct in reversed(edits)]
