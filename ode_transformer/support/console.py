@@ -60,17 +60,6 @@ def track(items: Sequence[Item], label: str) -> Iterator[Item]:
         meter.add(1)
 
 
-def repeat_progress(line: str) -> None:
-    """Print a line of a command's log again if it is one of progress: those begin with two spaces."""
-    if line.startswith("  "):
-        print_progress(line.rstrip("\n"))
-
-
-def time_left(minutes: float) -> str:
-    """Return an estimate as the end of a line of progress."""
-    return f"{minutes:.1f} minutes left"
-
-
 class ProgressMeter:
     """Progress of a long loop: prints a line every few seconds, with an estimate of the rest.
 
@@ -98,5 +87,6 @@ class ProgressMeter:
         if self.total is not None:
             total = f" of {self.total:,}"
             if self.before < count < self.total:
-                remaining = f", {time_left((now - self.start) / 60 * (self.total - count) / (count - self.before))}"
+                minutes = (now - self.start) / 60 * (self.total - count) / (count - self.before)
+                remaining = f", {minutes:.1f} minutes left"
         print_progress(f"  {self.label}: {count:,}{total}{note}{remaining}")

@@ -20,7 +20,7 @@ from ode_transformer.lab.recipes import training
 from ode_transformer.lab.recipes.experiment import FIRST_SENTENCES, SHORT_RUN, Command, Experiment
 from ode_transformer.lab.recipes.published import published_results
 from ode_transformer.support import commands
-from ode_transformer.support.console import ProgressMeter, repeat_progress
+from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs
@@ -233,7 +233,8 @@ def _write_scores(experiment: Experiment, splits: Sequence[str]) -> None:
 
         def read(line: str, lines: list[str] = lines) -> None:
             lines.append(line)
-            repeat_progress(line)
+            if line.startswith("  "):  # progress
+                print_progress(line.rstrip("\n"))
 
         commands.run(experiment.score_command(scoring, split), log, read, append=number > 0)
         measured = [Score(**json.loads(line)) for line in lines if line.startswith("{")]

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_updates
 from ode_transformer.lab.analysis.training_log import TRAIN, UPDATES, Sample, parse_report, parse_samples
 from ode_transformer.support import commands, console
-from ode_transformer.support.console import print_text, time_left
+from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import DamagedCheckpoint, UserError
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.jobs import Manifest
@@ -211,7 +211,7 @@ class TrainingProgress:
 
     def __str__(self) -> str:
         values, of_all = self.values, "" if self.last_update is None else f" of {self.last_update:,}"
-        texts = [time_left(self.remaining) if 0.05 <= self.remaining < math.inf else ""]
+        texts = [f"{self.remaining:.1f} minutes left" if 0.05 <= self.remaining < math.inf else ""]
         for name, text in (
             ("num_updates", "update {:,.0f}" + of_all),
             ("wps", "{:,.0f} tokens/s"),
