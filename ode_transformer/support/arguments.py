@@ -36,13 +36,8 @@ def option_names(parser: argparse.ArgumentParser) -> list[str]:
     return names
 
 
-def _number(
-    kind: Callable[[str], Number], is_allowed: Callable[[Number], bool], allowed: str
-) -> Callable[[str], Number]:
-    """Return the type of an argument that is a number, for ``argparse``.
-
-    :param allowed: names the allowed numbers in the error for others
-    """
+def _number(kind: Callable[[str], Number], is_allowed: Condition[Number], allowed: str) -> Callable[[str], Number]:
+    """Return the type of an argument that is a number; the error for others says what is ``allowed``."""
 
     def parse(text: str) -> Number:
         with suppress(ValueError):

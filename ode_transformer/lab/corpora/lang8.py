@@ -6,8 +6,7 @@ and for each sentence a list of corrections, which is empty where nobody correct
 It is prepared as by the scripts of Chollampatt & Ng (2018), which the ODE Transformer's preprocess_gec.sh calls:
 entries in English with at least one correction; of them the sentences and the corrections that langid takes for
 English, each correction a pair with its sentence, a sentence without one a pair with itself. Marks of the website are
-removed. Punctuation is made plain by Moses' scripts, and NLTK divides text into sentences and words. The scripts read
-the line as text and leave most of JSON's escapes in it; here all are undone.
+removed. Punctuation is made plain by Moses' scripts, and NLTK divides text into sentences and words.
 """
 
 import json

@@ -3,12 +3,9 @@
 Documents have one sentence a line and blank lines between them; in a file without blank lines every line is a document.
 Whole documents are held out for validation.
 
-The Penn Treebank is the text that Mikolov et al. (2010) prepared: in lower case, without punctuation, with ``N`` for
-numbers and ``<unk>`` for rare words. 9,998 words, ``<unk>`` and the end of a sentence make 10,000 types. In this text
-``<unk>`` is a word, which a model has to predict and perplexity counts. fairseq writes its symbol for unknown words in
-the same way, so fairseq-preprocess gives ``<unk>`` that symbol's number (3) and no line in ``dict.txt``; training,
-generation and fairseq-eval-lm treat it like any word. A word that is missing in the training text would also count as
-``<unk>`` and lower the perplexity, so a text with such a word is refused.
+The Penn Treebank is the text that Mikolov et al. (2010) prepared, in which ``<unk>`` is a word that a model has to
+predict (docs/penn_treebank.md). A word that is missing in the training text would also count as ``<unk>`` and lower the
+perplexity, so a text with such a word is refused.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,6 @@
 """Corpus BLEU and chrF, by sacrebleu, in the flavours that papers report: they differ by up to 1.5 BLEU.
 
-detokenised text           sacreBLEU: words by its tokenizer for the language, zero precisions smoothed
-tokens (``none``)          as multi-bleu.perl: words are separated by spaces, no smoothing
-compounds split            the same after ``x-y`` has become ``x ##AT##-##AT## y`` on both sides
-``get_ende_bleu``          both sides as German tokens with straight quotation marks, compounds split
+docs/scores.md says which paper has which flavour.
 """
 
 import re
