@@ -1,7 +1,5 @@
 """Every reader accepts valid bytes, and ends in an exception that takes one line, soon, with any others."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

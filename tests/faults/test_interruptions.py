@@ -4,8 +4,6 @@ Python announces every opening, rename and removal of a file to audit hooks befo
 process counts those below one folder, and strikes in the middle of them.
 """
 
-from __future__ import annotations
-
 import errno
 import faulthandler
 import os

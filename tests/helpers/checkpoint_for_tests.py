@@ -1,7 +1,5 @@
 """Checkpoints as fairseq writes them, with their dictionaries beside them, without any training."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence

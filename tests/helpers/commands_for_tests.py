@@ -1,7 +1,5 @@
 """Runs fairseq's own commands as a user does, on a text that is small enough for a test."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sysconfig

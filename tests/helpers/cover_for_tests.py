@@ -1,7 +1,5 @@
 """A small set of combinations in which every pair of parts that can go together does."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 python tests/helpers/gallery_pictures.py report.html docs/gallery
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each sentence has one or two mistakes, different ones in each data set; the M2 edits correct them.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from itertools import pairwise

@@ -4,8 +4,6 @@ Names, formats and languages come from the recipe and the source list, so every 
 Sentences are combined from phrases that mean the same in every language.
 """
 
-from __future__ import annotations
-
 import gzip
 import html
 import random

@@ -1,7 +1,5 @@
 """Small text in the form of Mikolov's Penn Treebank: lower-case, without punctuation, rare words as <unk>."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

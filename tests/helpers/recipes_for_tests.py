@@ -1,7 +1,5 @@
 """Any recipe as a test can go through it: its raw files written by a stand-in, its sizes and lengths small."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Folders of runs for reports, made without any training."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A server of untrained models in a thread of the tests, and a client for it."""
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import json

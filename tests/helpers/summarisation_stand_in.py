@@ -1,7 +1,5 @@
 """Small raw files in the form of CNN/DailyMail's: two archives of stories and three lists of addresses."""
 
-from __future__ import annotations
-
 import io
 import random
 import tarfile

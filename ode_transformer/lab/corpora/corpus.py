@@ -1,7 +1,5 @@
 """Base classes of the kinds of corpus that a recipe can name, and the writer of corpus files."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable
@@ -19,6 +17,33 @@ from ode_transformer.support.files import atomic_directory
 from ode_transformer.support.yaml_file import YamlSection
 
 Suffix = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]
+
+
+class SplitWriter(ExitStack):
+    """Writer of examples into the files of their splits, which are complete when it is closed."""
+
+    def __init__(self, folder: Path, languages: tuple[str, ...]) -> None:
+        super().__init__()
+        self.folder, self.languages = folder, languages
+        self.files: dict[str, list[TextIO]] = {}
+        self.counts: Counter[str] = Counter()
+
+    def add(self, split: str, sides: tuple[str, ...]) -> None:
+        """Write an example, a side to each file, and count it."""
+        if split not in self.files:
+            paths = [self.folder / f"{split}.{language}" for language in self.languages]
+            self.files[split] = [self.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths]
+        for file, line in zip(self.files[split], sides, strict=True):
+            file.write(f"{line}\n")
+        self.counts[split] += 1
+
+    def check_filled(self, *names: str, files: Iterable[Path] = ()) -> None:
+        """Check that splits have examples; the error names the files they come from."""
+        if empty := [split for split in names if not self.counts[split]]:
+            origin = ", ".join(map(str, files))
+            left_out = self.counts["left out"]
+            rule = f"; left out by the corpus's rules, such as keep: {left_out:,}" if left_out else ""
+            raise UserError(f"{origin}{': ' if origin else ''}no example for the {empty[0]} split{rule}")
 
 
 class CorpusKind(YamlSection):
@@ -101,30 +126,3 @@ class TwoSidedCorpus(CorpusKind):
 def fairseq_test_split(number: int) -> str:
     """Return fairseq's name of a test set: test, test1, test2, ..."""
     return f"test{number or ''}"
-
-
-class SplitWriter(ExitStack):
-    """Writer of examples into the files of their splits, which are complete when it is closed."""
-
-    def __init__(self, folder: Path, languages: tuple[str, ...]) -> None:
-        super().__init__()
-        self.folder, self.languages = folder, languages
-        self.files: dict[str, list[TextIO]] = {}
-        self.counts: Counter[str] = Counter()
-
-    def add(self, split: str, sides: tuple[str, ...]) -> None:
-        """Write an example, a side to each file, and count it."""
-        if split not in self.files:
-            paths = [self.folder / f"{split}.{language}" for language in self.languages]
-            self.files[split] = [self.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths]
-        for file, line in zip(self.files[split], sides, strict=True):
-            file.write(f"{line}\n")
-        self.counts[split] += 1
-
-    def check_filled(self, *names: str, files: Iterable[Path] = ()) -> None:
-        """Check that splits have examples; the error names the files they come from."""
-        if empty := [split for split in names if not self.counts[split]]:
-            origin = ", ".join(map(str, files))
-            left_out = self.counts["left out"]
-            rule = f"; left out by the corpus's rules, such as keep: {left_out:,}" if left_out else ""
-            raise UserError(f"{origin}{': ' if origin else ''}no example for the {empty[0]} split{rule}")

@@ -6,8 +6,6 @@ follows the scripts of Chollampatt & Ng (2018), and that of BEA 2019.
 Tokens of M2 files stay as they are: spaCy 1.9's in BEA 2019, but NLTK's in NUCLE and in the test set.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections import Counter
@@ -15,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -69,7 +67,7 @@ class GecCorpus(TwoSidedCorpus):
     target: Suffix = "cor"
 
     @model_validator(mode="after")
-    def _check_no_leak(self) -> GecCorpus:
+    def _check_no_leak(self) -> Self:
         versions = {"nucle", "nucle_3_2"}  # of the same text
         other_version = versions & set(self.train) - {self.valid}
         keeps_held_out = self.unedited and self.valid == "nucle" and "nucle" in self.train

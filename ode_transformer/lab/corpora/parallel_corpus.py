@@ -1,12 +1,10 @@
 """Parallel corpus: text is read from archives, cleaned, tokenised and divided into splits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -45,7 +43,7 @@ class ParallelCorpus(TwoSidedCorpus):
     truecase: Annotated[bool, Field(exclude_if=lambda truecase: not truecase)] = False
 
     @model_validator(mode="after")
-    def _check_sets(self) -> ParallelCorpus:
+    def _check_sets(self) -> Self:
         if bool(self.valid) == (self.hold_out is not None) or not self.references.keys() <= self.test.keys():
             raise ValueError("say either valid: the parts of a validation set, or hold_out: N; references of test sets")
         return self

@@ -13,8 +13,6 @@ are entered at the member. Links and special files are skipped, and names of mem
 paths.
 """
 
-from __future__ import annotations
-
 import difflib
 import gzip
 import html
@@ -26,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal, Self
 from xml.etree import ElementTree
 
 from pydantic import Field, model_validator
@@ -125,7 +123,7 @@ class PairLocation(YamlSection):
     straight_apostrophes: bool = False
 
     @model_validator(mode="after")
-    def _check_consistency(self) -> PairLocation:
+    def _check_consistency(self) -> Self:
         keys = {name for name, value in self if value and name not in ("format", "straight_apostrophes")}
         choices = [_BILINGUAL_KEYS[self.format]] if self.format in _BILINGUAL_KEYS else _MONOLINGUAL_KEYS
         if not any(needed <= keys <= needed | possible for needed, possible in choices):

@@ -7,8 +7,6 @@ annotators, each sentence is scored with the one who makes F of all sentences up
 with most correct edits, then with the smallest (system edits + β² gold edits), then the first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +26,7 @@ class Counts:
     proposed: int = 0
     gold: int = 0
 
-    def __add__(self, counts: Counts) -> Counts:
+    def __add__(self, counts: "Counts") -> "Counts":
         return Counts(self.correct + counts.correct, self.proposed + counts.proposed, self.gold + counts.gold)
 
     @property

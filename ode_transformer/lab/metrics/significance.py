@@ -16,8 +16,6 @@ together, p is adjusted for their number, and the 95% intervals hold for all of 
 Perplexities are compared by their logarithms, and their differences are in per cent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import expm1, log

@@ -1,7 +1,5 @@
 """CNN/DailyMail: from stories and lists to a corpus."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Corpora for language models: plain text, documents, and Mikolov's Penn Treebank."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

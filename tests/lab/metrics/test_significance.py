@@ -1,7 +1,5 @@
 """The paired bootstrap test: by its definition, and from the command."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path
