@@ -1,7 +1,5 @@
 """No text of a stranger's options is evaluated, and none names a file, whatever option it stands in."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

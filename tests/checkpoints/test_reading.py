@@ -1,7 +1,5 @@
 """A stranger's checkpoint runs no code, whichever way it is opened; what we and fairseq write is read as it was."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """What only a GPU shows: CUDA graphs of training steps, and the launches of an update."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recorded trainings take the updates of unrecorded ones in every precision mode and with fairseq's Adam."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

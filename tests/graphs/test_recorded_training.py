@@ -1,7 +1,5 @@
 """A step that is replayed from a recording computes what an unrecorded step computes, for every kind of model."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import nullcontext
 from typing import Any

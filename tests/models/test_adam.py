@@ -1,7 +1,5 @@
 """``fused_adam`` makes fairseq's updates, and either optimizer goes on from the other's state."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

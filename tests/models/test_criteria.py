@@ -1,7 +1,5 @@
 """The fused criteria report what fairseq's report, with the same gradients."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from typing import Any
 

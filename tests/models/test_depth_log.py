@@ -1,7 +1,5 @@
 """Gradient norms and stage weights that a training logs are those of its batches."""
 
-from __future__ import annotations
-
 import math
 from argparse import Namespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Batches that are read at once are those of fairseq."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

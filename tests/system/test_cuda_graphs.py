@@ -1,7 +1,5 @@
 """fairseq-train --cuda-graphs trains as without it, by a stand-in for the graphs on a CPU."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """A language model from its text to a perplexity and to continuations, by fairseq's own commands."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

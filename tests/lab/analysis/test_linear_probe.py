@@ -1,7 +1,5 @@
 """``ode-transformer analyse linear-probe``: results, resuming after an interruption, and refusals."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -4,8 +4,6 @@ Every pair of one task is possible, because all architectures take separate dict
 needs a joined one, --share-all-embeddings, may stand only in a recipe that joins.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from argparse import Namespace
