@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands_for_tests import PAIRS
+from commands_for_tests import PAIRS, TIMEOUT
+from forked_commands import run_forked
 from served_models import translations
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -50,16 +51,17 @@ SMALL = [f"--{stack}-{size}-dim=16" for stack in ("encoder", "decoder") for size
 
 
 @pytest.mark.slow
-def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path) -> None:
+def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for split in ("train", "valid"):
         for side, language in enumerate(("en", "de")):
             (tmp_path / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
 
+    monkeypatch.chdir(tmp_path)
+
     def run(words: str, status: int = 0, stdin: str = "") -> str:
-        command = [sys.executable, "-m", "ode_transformer.cli", *words.split()]
-        done = subprocess.run(command, cwd=tmp_path, input=stdin, capture_output=True, text=True, check=False)
-        assert done.returncode == status, done.stderr
-        return done.stdout + done.stderr
+        done = run_forked(["ode-transformer", *words.split()], stdin, merge=True, timeout=TIMEOUT)
+        assert done.returncode == status, done.stdout
+        return done.stdout
 
     own = f"--user-dir {EXAMPLES / 'new_scheme'}"
     run("new mine --train train.en train.de --valid valid.en valid.de")
@@ -77,7 +79,7 @@ def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path) -> None
     )
     assert "huggingface" in run(f"export --to huggingface --path {model} --output hf {own}")
     words = [sys.executable, "-m", "ode_transformer.cli", "serve", str(model), "--port", "0", *own.split()]
-    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = re.search(r":(\d+)/", server.stdout.readline())
         assert port is not None

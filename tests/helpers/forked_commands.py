@@ -5,12 +5,17 @@ This module imports nothing of the package, because ``--user-dir`` has to, excep
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import multiprocessing
 import os
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from importlib import metadata
 from multiprocessing import forkserver
 from pathlib import Path
@@ -56,6 +61,42 @@ def run_forked(words: list[str], stdin: str, merge: bool, timeout: float) -> sub
             raise subprocess.TimeoutExpired(words, timeout)
         out, err = (path.read_text(encoding="utf-8", errors="replace") for path in paths[1:])
         return subprocess.CompletedProcess(words, process.exitcode or 0, out, err)
+
+
+CLIENT = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    server.sendall(json.dumps([os.getpid(), os.getcwd(), *sys.argv]).encode() + bytes([10]))
+    sys.exit(int(server.recv(9)))
+"""
+
+
+class CommandHandler(socketserver.StreamRequestHandler):
+    """Carries out a command for a client, with the client's folder and streams, and answers its exit status."""
+
+    def handle(self) -> None:
+        client, folder, *words = json.loads(self.rfile.readline())
+        out, err, stdin = (f"/proc/{client}/fd/{stream}" for stream in (1, 2, 0))
+        process = forking_context().Process(target=carry_out, args=(words, out, err, stdin, folder))
+        process.start()
+        process.join()
+        self.wfile.write(str(process.exitcode).encode())
+
+
+@contextlib.contextmanager
+def forking_programs(folder: Path) -> Iterator[str]:
+    """Write programs, for a shell, that have our and fairseq's commands run in forks; yield a PATH that finds them."""
+    folder.mkdir()
+    with tempfile.TemporaryDirectory() as short:  # a socket's address has at most 107 characters
+        address = f"{short}/commands"
+        for name in (*(f"fairseq-{name}" for name in ("preprocess", "train", "generate")), "ode-transformer"):
+            (folder / name).write_text(CLIENT.format(python=sys.executable, address=address))
+            (folder / name).chmod(0o755)
+        with socketserver.ThreadingUnixStreamServer(address, CommandHandler) as server:
+            threading.Thread(target=server.serve_forever).start()
+            yield f"{folder}:{os.environ['PATH']}"
+            server.shutdown()
 
 
 class Forked:

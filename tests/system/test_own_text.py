@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands_for_tests import COMMANDS, ENVIRONMENT, PAIRS, SMALL, USER_DIR
+from commands_for_tests import PAIRS, SMALL
+from forked_commands import forking_programs
 from recorded_commands import BLOCK, ROOT
 
 SHORTER = {"--symbols 6000": "--symbols 200", "--max-epoch 2": f"--max-epoch 2 {' '.join(map(str, SMALL))}"}
@@ -30,14 +31,11 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
             sentences = "".join(f"{pair[side]}\n" for pair in PAIRS)
             with gzip.open(tmp_path / f"{split}.{language}.gz", "wt", encoding="utf-8") as file:
                 file.write(sentences)
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", lines],
-        cwd=tmp_path,
-        env=ENVIRONMENT | {"PATH": f"{COMMANDS}:{os.environ['PATH']}", "PYTHONPATH": str(USER_DIR.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with forking_programs(tmp_path / "programs") as path:
+        command = ["bash", "-euo", "pipefail", "-c", lines]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, done.stderr[-2000:]
     refused = (tmp_path / "refused").read_text()
     assert "no dictionaries of checkpoints/checkpoint_best.pt; name their folder: " in refused
