@@ -28,6 +28,7 @@ class FileServer:
     :param cuts: bytes after which the connection ends, for each of the next answers; None: the answer is complete
     :param hangs: keep the connection open, without a byte, where it would be cut
     :param types: Content-Type by name
+    :param tags: ETag of each of the next answers
     :param fetched: name and Range header of every request
     """
 
@@ -38,6 +39,7 @@ class FileServer:
     cuts: list[int | None] = field(default_factory=list)
     hangs: bool = False
     types: dict[str, str] = field(default_factory=dict)
+    tags: list[str] = field(default_factory=list)
     fetched: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
 
@@ -76,6 +78,8 @@ def serving() -> Iterator[FileServer]:
             self.send_header("Content-Length", str(len(content) - start))
             if name in server.types:
                 self.send_header("Content-Type", server.types[name])
+            if server.tags:
+                self.send_header("ETag", server.tags.pop(0))
             self.end_headers()
             cut = server.cuts.pop(0) if server.cuts else None
             self.wfile.write(content[start:] if cut is None else content[start:][:cut])

@@ -182,7 +182,7 @@ def _download(source: Source, folder: Path, sources: Sources) -> None:
                     for _, stream in open_texts(archive, origin.member):
                         shutil.copyfileobj(stream, file)
             else:
-                _transfer(origin, partial, source.bytes)
+                _transfer(origin, partial, source.bytes, is_checked=value is not None)
         except (UserError, httpx2.HTTPError) as error:
             reasons.append(f"{name}: {one_line(error)}")
             continue
@@ -202,31 +202,38 @@ def _download(source: Source, folder: Path, sources: Sources) -> None:
     raise UserError(f"{source.file}: cannot be downloaded: {'; '.join(reasons)}; --raw takes a folder that has it")
 
 
-def _transfer(url: str, partial: Path, limit: int | None) -> None:
+def _transfer(url: str, partial: Path, limit: int | None, is_checked: bool) -> None:
     """Download the file at an address, from where its part ends, in as many attempts as bring bytes.
 
-    A full disk ends it with the system's own message; the part stays, and the next call continues it.
+    Without a checksum a part is continued only while all answers name one version of the file. A full disk ends it
+    with the system's own message; the part stays, and the next call continues it.
     """
-    failures = 0
+    failures, reached, versions = 0, 0, set[str]()
     while True:
+        if not is_checked and len(versions) != 1:
+            partial.unlink(missing_ok=True)
         size = partial.stat().st_size if partial.exists() else 0
         try:
-            _attempt(url, partial, size, limit)
+            _attempt(url, partial, size, limit, versions)
             return
         except httpx2.HTTPError as error:
             code = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else 0
             if code == 416 and size:  # the file has no bytes behind the part
                 partial.unlink()
                 continue
-            failures = 0 if partial.exists() and partial.stat().st_size > size else failures + 1
+            size = partial.stat().st_size if partial.exists() else 0
+            failures, reached = (0, size) if size > reached else (failures + 1, reached)
             if failures >= len(RETRY_PAUSES) or (400 <= code < 500 and code not in (408, 429)):
                 raise
             print_progress(f"  {url}: {one_line(error)}; again in {RETRY_PAUSES[failures]:g} s")
             time.sleep(RETRY_PAUSES[failures])
 
 
-def _attempt(url: str, partial: Path, size: int, limit: int | None) -> None:
-    """Request the bytes behind a part of some size; a server that knows no ranges sends the whole file."""
+def _attempt(url: str, partial: Path, size: int, limit: int | None, versions: set[str]) -> None:
+    """Request the bytes behind a part of some size; a server that knows no ranges sends the whole file.
+
+    :param versions: of the file, as answers name them; that of this answer is added
+    """
     headers = HEADERS | ({"Range": f"bytes={size}-"} if size else {})
     with httpx2.stream("GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True) as answer:
         answer.raise_for_status()
@@ -234,6 +241,9 @@ def _attempt(url: str, partial: Path, size: int, limit: int | None) -> None:
             raise UserError("answers with a page")
         if answer.status_code != 206:
             size = 0
+            versions.clear()
+        if version := answer.headers.get("ETag") or answer.headers.get("Last-Modified"):
+            versions.add(version)
         length = answer.headers.get("Content-Length")
         meter = ProgressMeter(url.rpartition("/")[2], size + int(length) if length else None, size)
         with open(partial, "ab" if size else "wb") as file:
@@ -243,6 +253,6 @@ def _attempt(url: str, partial: Path, size: int, limit: int | None) -> None:
                 file.write(block)
                 meter.update(file.tell(), " bytes")
             end = file.tell()
-        if size and answer.headers.get("Content-Range") != f"bytes {size}-{end - 1}/{end}":
+        if size and (len(versions) > 1 or answer.headers.get("Content-Range") != f"bytes {size}-{end - 1}/{end}"):
             partial.unlink()
             raise httpx2.RemoteProtocolError("answers with other bytes than it was asked for")

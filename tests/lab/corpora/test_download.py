@@ -66,6 +66,23 @@ def test_a_later_run_goes_on_if_a_checksum_tells_that_the_parts_belong_together(
     assert [byte_range for _, byte_range in server.fetched] == ranges
 
 
+@pytest.mark.parametrize(
+    ("tags", "ranges"),
+    [
+        (["a", "a"], ["", "bytes=40000-"]),
+        (["a", "b", "b"], ["", "bytes=40000-", ""]),
+        (["a", "b"], ["", "bytes=40000-", ""]),
+        ([], ["", ""]),
+    ],
+)
+def test_without_a_checksum_a_part_is_continued_by_the_same_version(
+    tmp_path: Path, server: FileServer, tags: list[str], ranges: list[str]
+) -> None:
+    server.cuts, server.tags = [40_000], list(tags)
+    assert fetch(source(server, checksum=False), tmp_path).read_bytes() == CONTENT
+    assert [byte_range for _, byte_range in server.fetched] == ranges
+
+
 @pytest.mark.parametrize("size", [40_000, len(CONTENT)])
 def test_a_part_of_another_version_is_given_up(tmp_path: Path, server: FileServer, size: int) -> None:
     part = tmp_path / ".downloads" / "a.tgz" / "file.part"
