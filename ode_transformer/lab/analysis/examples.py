@@ -71,17 +71,14 @@ def read_outputs(
         raise UserError("no system is a log of fairseq-generate with references (T-): give --references")
     for name, sentences in translations.items():
         own_lines = reference_lines if references else [sentence.reference for sentence in sentences]
-        pairs = zip(own_lines, reference_lines, strict=False)
-        if len(sentences) != len(reference_lines) or any(_differ(*pair) for pair in pairs):
+        differ = any(
+            own is not None and own != shared and UNKNOWN_REFERENCE not in own + shared  # which one dictionary lacks
+            for own, shared in zip(own_lines, reference_lines, strict=False)
+        )
+        if differ or len(sentences) != len(reference_lines):
             raise UserError(f"{systems[name]}: not the {len(reference_lines)} sentences of the references")
     hypotheses = {name: [sentence.hypothesis for sentence in sentences] for name, sentences in translations.items()}
     return SystemOutputs(source_lines, reference_lines, hypotheses)
-
-
-def _differ(reference: str | None, second_reference: str) -> bool:
-    """Return whether two systems have different references; a dictionary may lack words that the other one has."""
-    has_unknown_words = UNKNOWN_REFERENCE in f"{reference} {second_reference}"
-    return reference is not None and reference != second_reference and not has_unknown_words
 
 
 def sentence_score(metric: str, hypothesis: str, reference: str) -> float | None:
@@ -97,10 +94,8 @@ def most_different(outputs: SystemOutputs, metric: str, count: int) -> list[int]
 
     def difference(number: int) -> float:
         reference = outputs.references[number]
-        first_score, last_score = (
-            sentence_score(metric, lines[number], reference) for lines in (systems[0], systems[-1])
-        )
-        return 0.0 if first_score is None or last_score is None else abs(last_score - first_score)
+        first, last = (sentence_score(metric, lines[number], reference) for lines in (systems[0], systems[-1]))
+        return 0.0 if first is None or last is None else abs(last - first)
 
     order = sorted(range(len(outputs.references)), key=lambda number: (-difference(number), number))
     return [number + 1 for number in order[:count]]
@@ -111,13 +106,8 @@ def differences(hypothesis: str, reference: str) -> Iterator[tuple[str, str]]:
     hypothesis_words, reference_words = hypothesis.split(), reference.split()
     for kind, i, j, k, m in SequenceMatcher(None, reference_words, hypothesis_words, autojunk=False).get_opcodes():
         added, missing = " ".join(hypothesis_words[k:m]), " ".join(reference_words[i:j])
-        if kind == "equal":
-            yield "equal", added
-            continue
-        if missing:
-            yield "missing", missing
-        if added:
-            yield "added", added
+        pieces = [("equal", added)] if kind == "equal" else [("missing", missing), ("added", added)]
+        yield from ((kind, words) for kind, words in pieces if words)
 
 
 def escape(text: str) -> str:

@@ -185,6 +185,16 @@ def token_accuracy(system: Translator) -> TokenAccuracy:
     return TokenAccuracy(*map(np.concatenate, zip(*columns, strict=True)))
 
 
+def read_test_set(system: Translator, args: argparse.Namespace) -> TestSet:
+    """Return the test set of a system, which is that of all."""
+    lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
+    references = system.references()
+    further = tuple(read_lines(path)[: len(lengths)] for path in args.more_references)
+    tokenize = args.tokenize or default_tokenizer(references)  # the same for all buckets
+    settings = Settings(references, further, tokenize, args.lowercase)
+    return TestSet(args.split, settings, lengths, frequencies(system, args.data))
+
+
 def frequencies(system: Translator, data: Path) -> np.ndarray | None:
     """Return the frequency of each token of the target's dictionary in the training data; None without these."""
     if not any(data.glob(f"train.*-*.{system.task.cfg.target_lang}.*")):
@@ -243,17 +253,6 @@ def comparison_tables(
     return tables
 
 
-def write_tables(tables: Sequence[BucketTable], folder: Path, title: str) -> None:
-    """Write a CSV file and a plot of each table, and print and write all as Markdown."""
-    for table in tables:
-        write_text(folder / f"{table.name}.csv", table.csv())
-        if table.name != "summary":
-            table.draw(folder / f"{table.name}.png", title)
-    text = "\n".join(table.markdown() for table in tables)
-    write_text(folder / "tables.md", text)
-    print_text(text, end="")
-
-
 def run(args: argparse.Namespace) -> int:
     """Print the tables; write them, the numbers and the plots into the output folder."""
     paths = named_systems(args)
@@ -266,13 +265,7 @@ def run(args: argparse.Namespace) -> int:
         print_progress(f"{name}: {path}")
         system = Translator(args, path)
         check_within("--maps", args.maps, len(system.numbers))
-        if test is None:
-            lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
-            references = system.references()
-            further = tuple(read_lines(path)[: len(lengths)] for path in args.more_references)
-            tokenize = args.tokenize or default_tokenizer(references)  # the same for all buckets
-            settings = Settings(references, further, tokenize, args.lowercase)
-            test = TestSet(args.split, settings, lengths, frequencies(system, args.data))
+        test = test or read_test_set(system, args)
         hypotheses = args.output / "systems" / file_name(name) / "hypotheses.txt"
         hypotheses.parent.mkdir(parents=True, exist_ok=True)
         jobs = Jobs(hypotheses.parent, system.model_digest, print_progress)
@@ -288,11 +281,17 @@ def run(args: argparse.Namespace) -> int:
     tables = comparison_tables(translations, accuracies, test, args.lengths)
     record = {
         "command": shlex.join(["ode-transformer", *args.words]),
-        "signature": bleu(settings.references or [], settings)[0].signature,
+        "signature": bleu(test.settings.references or [], test.settings)[0].signature,
         "systems": {name: {"path": str(path), "content": digests[name]} for name, path in paths.items()},
         "tables": {table.name: vars(table) for table in tables},
     }
     write_text(args.output / "results.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     title = f"{args.data.resolve().name}, {len(test.lengths):,} sentences of {test.name}"
-    write_tables(tables, args.output, title)
+    for table in tables:
+        write_text(args.output / f"{table.name}.csv", table.csv())
+        if table.name != "summary":
+            table.draw(args.output / f"{table.name}.png", title)
+    text = "\n".join(table.markdown() for table in tables)
+    write_text(args.output / "tables.md", text)
+    print_text(text, end="")
     return 0

@@ -12,7 +12,7 @@ validation has neither a clock nor, in the middle of an epoch, a fraction of it.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,10 +31,6 @@ _SPLITS = {"train_inner": TRAIN, "train": TRAIN_EPOCH}
 
 # Fields of ``Point`` that not every report of training has, and their names in the log
 _LOGGED = dict(nll_loss="nll_loss", gnorm="gnorm", learning_rate="lr", tokens_per_second="wps", tokens_per_update="wpb")
-
-# The split of a report, its numbers under their names in the log without prefix, and whether a process began to train
-# since the previous report
-Report = tuple[str, Mapping[str, Any], bool]
 
 
 @dataclass(frozen=True)
@@ -94,26 +90,16 @@ def read_log(path: Path) -> list[Point]:
 
     :raises UserError: there are no reports
     """
-    points = points_of(log_reports(log_path(path)))
+    # Only the numbers matter, so a sentence that is not UTF-8 is no reason to stop.
+    with open(log_path(path), encoding="utf-8", errors="replace") as lines:
+        points = points_of(lines)
     if not points:
         raise UserError(f"{path}: no reports in it: train with --log-format json and a smaller --log-interval")
     return points
 
 
-def log_reports(path: Path) -> Iterator[Report]:
-    """Yield the reports of a log in the order of its lines."""
-    resumed = False
-    # Only the numbers matter, so a sentence that is not UTF-8 is no reason to stop.
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            resumed = resumed or bool(_TRAINING_STARTS.search(line))
-            if (report := parse_report(line)) is not None:
-                yield *report, resumed
-                resumed = False
-
-
 def parse_report(line: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the split and the numbers of a line of a log, as in ``Report``; None if it holds no report."""
+    """Return the split of a report and its numbers under their names without prefix; None for another line."""
     try:
         report = json.loads(line[line.index("{") :])
     except (RecursionError, ValueError):  # no brace, no JSON behind it, or JSON that is no report
@@ -155,15 +141,21 @@ def read_samples(path: Path) -> list[Sample]:
     return [samples[key] for key in sorted(samples)]
 
 
-def points_of(reports: Iterable[Report]) -> list[Point]:
-    """Return the points of reports, which come in the order in which they were written."""
+def points_of(lines: Iterable[str]) -> list[Point]:
+    """Return the points of the reports among the lines of a log."""
     points: dict[tuple[str, int], Point] = {}
     minutes_at, epochs_at = {0: 0.0}, {0: 0.0}  # by update
     process_start = minutes = 0.0  # running time when this process started, and now
     update_seconds = 0.0  # of the updates of this process
-    for split, numbers, resumed in reports:
+    resumed = False  # a process began to train since the previous report
+    for line in lines:
+        resumed = resumed or bool(_TRAINING_STARTS.search(line))
+        if (report := parse_report(line)) is None:
+            continue
+        split, numbers = report
         updates = int(numbers[UPDATES])
         if resumed:
+            resumed = False
             process_start, update_seconds = minutes, 0.0
             points = {key: point for key, point in points.items() if point.updates < updates}
             minutes_at = {at: value for at, value in minutes_at.items() if at < updates}

@@ -1,4 +1,4 @@
-"""Command-line arguments of the pages: quick to import, without PyTorch."""
+"""Options of ``serve`` and ``report``: quick to import, without PyTorch."""
 
 import argparse
 from pathlib import Path
@@ -14,7 +14,6 @@ from ode_transformer.support.arguments import (
 
 
 def serve(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer serve``."""
     add_systems(parser, "checkpoint")
     add_model_arguments(parser)
     add = parser.add_argument
@@ -29,7 +28,6 @@ def serve(parser: argparse.ArgumentParser) -> None:
 
 
 def report(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer report``."""
     add_systems(parser, "folder of the run of each system, or of a study's results; seeds of one system have one name:")
     add, page = parser.add_argument, Path("report.html")
     add("--output", type=Path, default=page, metavar="FILE.html", help="the page (default: report.html)")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.curves import draw_panel, logged_layers
+from ode_transformer.lab.analysis.curves import WHAT, draw_panel, logged_layers
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors, DepthPath, principal_coordinates
 from ode_transformer.lab.analysis.depth.gradient_norms import Norms, draw_by_layer
 from ode_transformer.lab.analysis.depth.truncation_error import draw_errors
@@ -24,13 +24,6 @@ from ode_transformer.support.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-QUANTITIES = {
-    "loss": "Loss",
-    "perplexity": "Perplexity",
-    "gradient-norm": "Norm of the gradient",
-    "learning-rate": "Learning rate",
-    "tokens-per-second": "Target tokens per second",
-}
 AXES = ("updates", "minutes", "operations")
 _MARGIN = 0.08  # around the points of a path, as a fraction of their range
 
@@ -40,8 +33,9 @@ def training_figures(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[str, 
     logged = {name: runs for name, runs in systems.items() if all(run.points for run in runs)}
     figures: dict[str, list[Drawing]] = {}
     for by in AXES if logged else ():
-        for quantity, title in QUANTITIES.items():
+        for quantity in WHAT:
             with suppress(UserError):  # a run's log lacks the quantity
+                title = quantity.replace("-", " ").capitalize()
                 description = f"{title} by {by}, {', '.join(logged)}"
                 figures.setdefault(by, []).append(drawing(title, description, draw_curves, logged, quantity, by))
     return {by: drawings for by, drawings in figures.items() if drawings}

@@ -4,9 +4,9 @@ import asyncio
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -34,23 +34,14 @@ class Limits:
     seconds: float
 
 
-def _check_characters(text: str) -> str:
-    """Refuse half of a character, which JSON can write (``\\ud800``) and no answer can."""
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ValueError("half of a surrogate pair is no character")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_check_characters)]
-
-
 class TextRequest(BaseModel):
     """Lines to translate, and how."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    # A length makes pydantic refuse half of a character, which JSON can write (\ud800) and no answer can.
+    model_config = ConfigDict(extra="forbid", strict=True, str_min_length=0)
 
-    lines: list[Text]
-    models: list[Text] = Field([], description="names of models, see /health; by default the first of them")
+    lines: list[str]
+    models: list[str] = Field([], description="names of models, see /health; by default the first of them")
     beam: int | None = Field(None, ge=1, description="by default as the server was started")
     n_best: int = Field(1, ge=1, description="translations of each line, at most the beam")
 

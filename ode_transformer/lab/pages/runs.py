@@ -37,8 +37,7 @@ _CHECKPOINTS = (
     *("model/model.pt", "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt"),
     *("checkpoint_best.pt", "checkpoint_last.pt"),
 )
-# Flags that tell no system from another.
-_UNNAMED_FLAGS = {"--seed", "--log-depth-interval", "--log-interval"}
+_UNNAMED_FLAGS = r"--(seed|log-depth-interval|log-interval)[= ]\S+"  # which tell no system from another
 # A backward pass costs about twice the operations of the forward pass.
 _PASSES = 3
 
@@ -156,8 +155,8 @@ def read_folder(folder: Path) -> ReportedRun:
     seeds = re.findall(r"--seed[= ](\d+)", " ".join(map(str, command)))
     seeds = seeds[-1:] or re.findall(r"-seed-(\d+)", folder.resolve().name)
     seed = int(seeds[0]) if seeds else None
-    run = ReportedRun(_system_name(folder, experiment), folder, (), seed, experiment, origin)
-    run = replace(run, scores={title: Score(**entry) for title, entry in scores.items()})
+    known_scores = {title: Score(**entry) for title, entry in scores.items()}
+    run = ReportedRun(_system_name(folder, experiment), folder, (), seed, experiment, origin, known_scores)
     if not log_path(folder).is_file():
         if not (scores or run.checkpoint):
             raise UserError(f"{folder}: no run: neither train.log nor scores.json nor a checkpoint in it")
@@ -173,14 +172,9 @@ def _system_name(folder: Path, experiment: Mapping[str, Any]) -> str:
     """Return the architecture with its flags, or the name of the folder; both without the seed."""
     if "arch" not in experiment:
         return re.sub(r"-seed-\d+", "", folder.resolve().name)
-    named, skip = [], False
-    for word in map(str, experiment.get("train_flags", ())):
-        if word.startswith("--"):
-            skip = word.partition("=")[0] in _UNNAMED_FLAGS
-        if not skip:
-            named.append(word)
-    variant = [f"({experiment['variant']})"] if experiment.get("variant") else []
-    return " ".join([str(experiment["arch"]), *variant, *named])
+    flags = re.sub(_UNNAMED_FLAGS, "", " ".join(map(str, experiment.get("train_flags", ()))))
+    variant = f"({experiment['variant']})" if experiment.get("variant") else ""
+    return " ".join(f"{experiment['arch']} {variant} {flags}".split())
 
 
 def train_command(experiment: Mapping[str, Any], origin: Mapping[str, Any]) -> list[str]:

@@ -35,16 +35,12 @@ def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int
 
     :param longest: words of a source or reference, at most
     """
-    texts = [outputs.references, *([outputs.source] if outputs.source is not None else [])]
-    short = [
-        number
-        for number in range(1, len(outputs.references) + 1)
-        if longest is None or all(SHORTEST_CHOSEN <= len(text[number - 1].split()) <= longest for text in texts)
-    ]
-    if len(outputs.systems) > 1:
-        allowed = set(short)
-        return [n for n in most_different(outputs, metric, len(outputs.references)) if n in allowed][:count]
-    return short[:: max(1, len(short) // count)][:count]
+    texts = [text for text in (outputs.references, outputs.source) if text is not None]
+    total, several = len(outputs.references), len(outputs.systems) > 1
+    numbers = most_different(outputs, metric, total) if several else range(1, total + 1)
+    if longest is not None:
+        numbers = [n for n in numbers if all(SHORTEST_CHOSEN <= len(text[n - 1].split()) <= longest for text in texts)]
+    return list(numbers[:: 1 if several else max(1, len(numbers) // count)][:count])
 
 
 def compared_sentences(
@@ -63,14 +59,14 @@ def compared_sentences(
 
 def edit_pieces(matched: MatchedSentence) -> Pieces:
     """Return the source with the system's edits: what each removed and what it wrote."""
-    tokens, pieces, position = matched.source.tokens, [], 0
+    tokens, position = matched.source.tokens, 0
+    pieces: list[tuple[str, Sequence[str]]] = []
     for edit in matched.edits:
-        unchanged, removed = " ".join(tokens[position : edit.start]), " ".join(tokens[edit.start : edit.end])
-        texts = (("equal", unchanged), ("missing", removed), ("added", " ".join(edit.correction)))
-        pieces += [(kind, words) for kind, words in texts if words]
+        pieces += [("equal", tokens[position : edit.start]), ("missing", tokens[edit.start : edit.end])]
+        pieces.append(("added", edit.correction))
         position = edit.end
-    last = " ".join(tokens[position:])
-    return [*pieces, *([("equal", last)] if last else [])]
+    pieces.append(("equal", tokens[position:]))
+    return [(kind, " ".join(words)) for kind, words in pieces if words]
 
 
 def edit_list(matched: MatchedSentence) -> list[tuple[str, str]]:

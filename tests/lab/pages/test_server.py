@@ -87,7 +87,7 @@ LONG = "x " * MAX_POSITIONS
             "models: /etc/passwd is not served; these are: first, second",
         ),
         ("/translate", {"lines": ["a"] * 51}, 413, "51 lines, at most 50 are allowed in a request"),
-        ("/inspect", {"lines": ["\ud800"]}, 400, "lines.0: Value error, half of a surrogate pair is no character"),
+        ("/inspect", {"lines": ["\ud800"]}, 400, "lines.0: Input should be a valid string, unable to parse"),
         ("/translate", {"lines": ["a" * 4000]}, 413, "the request is larger than 4,000 bytes"),
         ("/translate", {"lines": ["a", LONG]}, 413, "the model takes at most 64"),
         ("/translate-file", b"a\n\xff\n", 400, "the file: line 2 is not UTF-8: byte 1 of it is 0xff"),

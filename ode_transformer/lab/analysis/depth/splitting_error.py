@@ -34,34 +34,32 @@ def local_error(splitting: Splitting, flows: Mapping[str, Flow], h: float) -> fl
     return (split_step(flows, splitting, Y0, h) - solution).norm().item()
 
 
-def slope(splitting: Splitting, flows: Mapping[str, Flow]) -> float:
-    """Return the order of the local error in h, from the two smallest step sizes."""
-    coarse, fine = (local_error(splitting, flows, h) for h in STEP_SIZES[-2:])
-    return math.log2(coarse / fine)
-
-
-def plot(path: Path) -> None:
+def plot(errors: Mapping[str, list[float]], path: Path) -> None:
     """Plot the local error against the step size, for both splittings and both kinds of flow."""
     with saved_panel(path, 6, 4) as axes:
-        for colour, (name, splitting) in enumerate(SPLITTINGS.items()):
-            for kind, flows in FLOWS.items():
-                errors = [local_error(splitting, flows, h) for h in STEP_SIZES]
-                label = f"{name}, {kind} flows: slope {slope(splitting, flows):.2f}"
-                style = "-o" if kind == "exact" else "--x"
-                axes.loglog(STEP_SIZES, errors, style, color=f"C{colour}", label=label, base=2)
+        for number, (name, values) in enumerate(errors.items()):
+            style, label = "--x" if "Euler" in name else "-o", f"{name}: slope {slope(values):.2f}"
+            axes.loglog(STEP_SIZES, values, style, color=f"C{number // len(FLOWS)}", label=label, base=2)
         axes.set(xlabel="step size γ", ylabel="local error of one step")
         axes.grid(alpha=0.3)
         axes.legend()
 
 
+def slope(errors: list[float]) -> float:
+    """Return the order of the local error in h, from the two smallest step sizes."""
+    return math.log2(errors[-2] / errors[-1])
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the slopes, and plot the errors on request."""
     check_outputs(args.output)
+    errors = {
+        f"{name}, {kind} flows": [local_error(splitting, flows, h) for h in STEP_SIZES]
+        for name, splitting in SPLITTINGS.items()
+        for kind, flows in FLOWS.items()
+    }
     if args.output is not None:
-        plot(args.output)
-    for name, splitting in SPLITTINGS.items():
-        for kind, flows in FLOWS.items():
-            error = local_error(splitting, flows, STEP_SIZES[-1])
-            order = f"local error of order {slope(splitting, flows):.2f}"
-            print(f"{name}, {kind} flows: {order}, {error:.2e} at γ = {STEP_SIZES[-1]:g}")
+        plot(errors, args.output)
+    for name, values in errors.items():
+        print(f"{name}: local error of order {slope(values):.2f}, {values[-1]:.2e} at γ = {STEP_SIZES[-1]:g}")
     return 0
