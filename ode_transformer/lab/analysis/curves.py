@@ -89,10 +89,6 @@ class LoggedRun:
             return points[TRAIN_EPOCH] or points[TRAIN]
         return points[split]
 
-    def splits(self) -> list[str]:
-        """Return ``train`` and the validation sets."""
-        return list(dict.fromkeys(TRAIN if point.split == TRAIN_EPOCH else point.split for point in self.points))
-
 
 Run = TypeVar("Run", bound=LoggedRun)
 
@@ -125,14 +121,6 @@ def _number(point: Point, field: str) -> Any:
     return point.depth.get(field) if field.startswith(PREFIX) else getattr(point, field)
 
 
-def split_label(split: str) -> str:
-    """Return the name of a split in a legend: ``training``, ``validation``, ``validation 1``, …"""
-    if split == TRAIN:
-        return "training"
-    number = split.removeprefix("valid")
-    return f"validation {number}".strip() if split.startswith("valid") else split
-
-
 def logged_layers(runs: Iterable[LoggedRun]) -> list[str]:
     """Return the names of the numbers that runs logged by layer, in the order of the layers."""
     return list(dict.fromkeys(name for run in runs for point in run.points for name in point.depth))
@@ -154,9 +142,11 @@ def _draw_splits(axes: Axes, groups: Sequence[tuple[str, Sequence[LoggedRun]]], 
     for index, (prefix, seeds) in enumerate(groups):
         style: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "color": f"C{index}"}
         drawn = False
-        for split in seeds[0].splits():
-            line_style, label = "-" if split == TRAIN else "--", prefix + split_label(split)
-            drawn |= _draw_curve(axes, seeds, split, by, field, label, linestyle=line_style, **style)
+        for split in dict.fromkeys(TRAIN if p.split == TRAIN_EPOCH else p.split for p in seeds[0].points):
+            line_style, label = (
+                ("-", "training") if split == TRAIN else ("--", split.replace("valid", "validation ", 1))
+            )
+            drawn |= _draw_curve(axes, seeds, split, by, field, prefix + label.strip(), linestyle=line_style, **style)
         if not drawn:
             raise UserError(
                 f"{seeds[0].path}: its reports have no {quantity} by {by}, or its seeds no report in common"

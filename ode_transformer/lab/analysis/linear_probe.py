@@ -12,7 +12,7 @@ set is decoded and scored: Tables 6 and 7. Results are kept in a folder, so that
 import argparse
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import cached_property, partial
@@ -87,35 +87,22 @@ class Probe:
         samples = map(self.sample, track(range(len(self.batches)), "batches"))
         return layer_sums(self.model, samples, self.layers)
 
-    def fit_layer(self, layer: LayerId) -> LinearFit:
-        """Fit a layer by least squares, unless it is done."""
-
-        def solve() -> LinearFit:
-            fit = self.sums[layer].fit()
-            print_progress(f"  R² {fit.r_squared:.4f} of {fit.positions:,} positions")
-            return fit
-
-        return self._solution(f"fit {layer}", layer, LEAST_SQUARES, self.training_request, solve)
-
-    def distil_layer(self, layer: LayerId, start: LinearFit) -> LinearFit:
-        """Train W and b by the likelihood of the training data, from the least-squares solution, unless it is done."""
-
-        def solve() -> LinearFit:
-            return distil(self.model, layer, start, self.shuffled_samples(), self.args.updates, self.args.lr)
-
-        return self._solution(f"train {layer}", layer, LIKELIHOOD, [*self.training_request, self.distillation], solve)
-
-    def _solution(
-        self, name: str, layer: LayerId, objective: str, request: list[Any], solve: Callable[[], LinearFit]
-    ) -> LinearFit:
+    def solution(self, layer: LayerId, start: LinearFit | None = None) -> LinearFit:
+        """Return the least-squares fit of a layer, or with ``start`` the map trained from there, unless it is done."""
+        objective = LEAST_SQUARES if start is None else LIKELIHOOD
         path = self.output / "solutions" / f"{layer.stack}-{layer.number}.{objective}.pt"
 
-        def save() -> None:
-            fit = solve()
+        def solve() -> None:
+            if start is None:
+                fit = self.sums[layer].fit()
+                print_progress(f"  R² {fit.r_squared:.4f} of {fit.positions:,} positions")
+            else:
+                fit = distil(self.model, layer, start, self.shuffled_samples(), self.args.updates, self.args.lr)
             with atomic_write(path) as file:
                 torch.save(asdict(fit), file)
 
-        self.jobs.run(name, request, path, save)
+        name, request = ("fit", []) if start is None else ("train", [self.distillation])
+        self.jobs.run(f"{name} {layer}", [*self.training_request, *request], path, solve)
         return LinearFit(**torch.load(path, map_location=self.device, weights_only=True))
 
     def score(self, layer: LayerId | None = None, fit: LinearFit | None = None) -> Score:
@@ -138,9 +125,9 @@ class Probe:
         """Replace each chosen layer in turn; return all results, as ``results.json`` has them."""
         args = self.args
         write_text(self.output / "references.txt", "".join(f"{line}\n" for line in self.references))
-        fits, full, layers = {layer: self.fit_layer(layer) for layer in self.layers}, self.score(), []
+        fits, full, layers = {layer: self.solution(layer) for layer in self.layers}, self.score(), []
         for layer, least_squares in fits.items():
-            score = self.score(layer, self.distil_layer(layer, least_squares) if self.distillation else least_squares)
+            score = self.score(layer, self.solution(layer, least_squares) if self.distillation else least_squares)
             quality = {name: getattr(least_squares, name) for name in ("r_squared", "positions", "rank")}
             change = relative_change(score.value, full.value)
             layers.append({**layer._asdict(), "score": asdict(score), "delta_percent": change, **quality})

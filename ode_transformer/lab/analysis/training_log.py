@@ -42,10 +42,8 @@ class Point:
     :param minutes: running time of all processes that trained the run so far; None after the last clock
     :param nll_loss: negative log-likelihood in bits per token; None if the criterion reports none
     :param epochs: passes over the data so far, with their fraction; None if unknown
-    :param gnorm: norm of the gradient by all parameters; None in a validation
-    :param learning_rate: likewise
-    :param tokens_per_second: target tokens of training per second, likewise
-    :param tokens_per_update: target tokens of an update, likewise
+    :param gnorm: norm of the gradient by all parameters; None in a validation, like the next three
+    :param tokens_per_second: target tokens, as those of an update
     :param operations: of the training so far; no log has them, see ``ode_transformer.lab.pages.runs``
     :param depth: numbers logged by layer, such as ``depth/encoder/1/gradient_norm``
     """

@@ -42,9 +42,9 @@ def overview_rows(
         parameters = operations = ""
         if (measurements := measured.get(name)) is not None:
             parameters, operations = f"{measurements.parameters:,}", operations_text(measurements.operations)
-        total = operations_text(runs[0].operations) if runs[0].operations else ""
-        updates = _spread([run.updates for run in runs], "{:,.0f}")
-        minutes = _spread([run.minutes for run in runs], "{:,.1f}")
+        total = operations_text(count) if (count := runs[0].total("operations")) else ""
+        updates = _spread([run.total("updates") for run in runs], "{:,.0f}")
+        minutes = _spread([run.total("minutes") for run in runs], "{:,.1f}")
         rows.append([name, seeds, *scores, best_validation(runs), parameters, operations, updates, minutes, total])
     return rows
 

@@ -89,20 +89,10 @@ class ReportedRun(LoggedRun):
         logs = {path.name.split(".")[1]: path for path in sorted(self.path.glob("generate.*.log"))}
         return dict(sorted(logs.items(), key=lambda item: (not item[0].startswith("test"), item[0])))
 
-    @property
-    def minutes(self) -> float | None:
-        """Time of the training; None without a log."""
-        return max((point.minutes for point in self.points if point.minutes is not None), default=None)
-
-    @property
-    def updates(self) -> int | None:
-        """Updates of the training; None without a log."""
-        return max((point.updates for point in self.points), default=None)
-
-    @property
-    def operations(self) -> float | None:
-        """Operations of the training, see :meth:`with_operations`; None if they are not known."""
-        return max((point.operations for point in self.points if point.operations is not None), default=None)
+    def total(self, field: str) -> float | None:
+        """Return the updates, minutes or operations of the training; None if they are not known."""
+        values = [getattr(point, field) for point in self.points]
+        return max((value for value in values if value is not None), default=None)
 
     def with_operations(self, sentence_operations: int) -> ReportedRun:
         """Return the run with the operations of all matrix products so far at each point of a log with token counts.

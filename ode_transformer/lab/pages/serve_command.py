@@ -82,10 +82,7 @@ def connections_with_timeout(seconds: float) -> type[H11Protocol]:
     """
 
     class Connection(H11Protocol):
-        """A connection that waits for a request for a limited time."""
-
         def connection_made(self, transport: Any) -> None:
-            """Begin to wait."""
             super().connection_made(transport)
             self.loop.call_later(seconds, self._close_if_silent, None)
 
