@@ -45,13 +45,11 @@ class Quantity(NamedTuple):
 
     :param field: of ``Point``
     :param log: draw it on a logarithmic axis
-    :param whole_ticks: ticks only at whole numbers
     """
 
     label: str
     field: str
     log: bool = False
-    whole_ticks: bool = False
 
 
 WHAT = {
@@ -61,13 +59,8 @@ WHAT = {
     "learning-rate": Quantity("learning rate", "learning_rate"),
     "tokens-per-second": Quantity("target tokens per second", "tokens_per_second"),
 }
-BY = {
-    "updates": Quantity("updates", "updates", whole_ticks=True),
-    "minutes": Quantity("minutes of training", "minutes"),
-    "epochs": Quantity("epochs", "epochs", whole_ticks=True),
-    "operations": Quantity("operations of training", "operations"),
-}
-LOGGED_BY = ("updates", "minutes", "epochs")  # those that every log has
+LOGGED_BY = ("updates", "minutes", "epochs")  # fields that every log has
+LABELS = {"minutes": "minutes of training", "operations": "operations of training"}
 
 
 @dataclass(frozen=True)
@@ -108,17 +101,14 @@ def curve(seeds: Sequence[LoggedRun], split: str, by: str, field: str) -> list[t
     """
     pairs_of_runs: list[dict[int, tuple[float, float]]] = []  # of each run: updates -> x, y
     for run in seeds:
-        pairs = {p.updates: (getattr(p, BY[by].field), _number(p, field)) for p in run.points_of(split, by)}
+        points = run.points_of(split, by)
+        pairs = {p.updates: (getattr(p, by), p.depth.get(field, getattr(p, field, None))) for p in points}
         pairs_of_runs.append({updates: pair for updates, pair in pairs.items() if None not in pair})
-    points = []
+    curve_points = []
     for updates in sorted(set.intersection(*map(set, pairs_of_runs))):
         xs, ys = zip(*(pairs[updates] for pairs in pairs_of_runs), strict=True)
-        points.append((fmean(xs), fmean(ys), min(ys), max(ys)))
-    return points
-
-
-def _number(point: Point, field: str) -> Any:
-    return point.depth.get(field) if field.startswith(PREFIX) else getattr(point, field)
+        curve_points.append((fmean(xs), fmean(ys), min(ys), max(ys)))
+    return curve_points
 
 
 def logged_layers(runs: Iterable[LoggedRun]) -> list[str]:
@@ -131,14 +121,14 @@ def draw_panel(axes: Axes, systems: Mapping[str, Sequence[LoggedRun]], quantity:
     prefixes = [f"{name}, " if len(systems) > 1 else "" for name in systems]  # a single name stands in the title
     groups = list(zip(prefixes, systems.values(), strict=True))
     (_draw_splits if quantity in WHAT else _draw_layers)(axes, groups, quantity, by)
-    axes.set_xlabel(BY[by].label)
+    axes.set_xlabel(LABELS.get(by, by))
     axes.grid(alpha=0.3)
-    if BY[by].whole_ticks:
+    if by in ("updates", "epochs"):
         axes.locator_params(axis="x", integer=True, min_n_ticks=1)
 
 
 def _draw_splits(axes: Axes, groups: Sequence[tuple[str, Sequence[LoggedRun]]], quantity: str, by: str) -> None:
-    title, field, log, _ = WHAT[quantity]
+    title, field, log = WHAT[quantity]
     for index, (prefix, seeds) in enumerate(groups):
         style: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "color": f"C{index}"}
         drawn = False

@@ -76,10 +76,7 @@ class BucketTable:
         return csv_text(self._entries("", ""))
 
     def draw(self, path: Path, title: str) -> None:
-        """Draw a curve for each column over the rows; for a single row, a bar for each column.
-
-        Ticks of buckets have the count of the bucket below them.
-        """
+        """Draw a curve for each column over the rows, which have their counts below; for a single row, bars."""
         with saved_panel(path, 6, 3.5) as axes:
             if len(self.rows) == 1:
                 names = [plain_label(name) for name in self.columns]
@@ -126,11 +123,7 @@ class Buckets:
     def table(
         self, name: str, value_title: str, numbers: Any, measures: Mapping[str, Callable[[np.ndarray], float | None]]
     ) -> BucketTable:
-        """Return a table with a column for each system.
-
-        :param numbers: of all sentences or tokens
-        :param measures: functions of the indices of those in a bucket that has any, by system
-        """
+        """Return a table with a column for each system, whose measure is given the indices of numbers in a bucket."""
         indices = self.indices(numbers)
         members = [np.flatnonzero(indices == index) for index in range(len(self.ends) + 1)]
         columns = {

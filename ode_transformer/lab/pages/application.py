@@ -145,7 +145,7 @@ class TranslationServer:
         )
         for kind in (HTTPException, RequestValidationError, UserError, Exception):
             app.add_exception_handler(kind, _refuse)
-        app.get("/", include_in_schema=False)(self.show_page)
+        app.get("/", include_in_schema=False, response_class=HTMLResponse)(lambda: self.page)
         app.get("/health", summary="State of the server")(self.health)
         app.post("/translate", summary="Translate lines")(self.translate)
         app.post("/inspect", summary="Attention and stage weights of one line")(self.inspect)
@@ -156,10 +156,6 @@ class TranslationServer:
             openapi_extra=TEXT_BODY,
         )(self.translate_file)
         return requests.guarded(app, hosts, self.limits)
-
-    async def show_page(self) -> HTMLResponse:
-        """Answer with the page."""
-        return HTMLResponse(self.page)
 
     async def health(self) -> requests.Health:
         """Return the models and the lines that wait."""

@@ -160,6 +160,5 @@ def draw_path(axes: Axes, path: DepthPath) -> None:
 
 
 def _line(start: Tensor, end: Tensor) -> list[list[float]]:
-    """Return the coordinates of a line: x of both ends, y of both ends."""
-    coordinates: list[list[float]] = torch.stack([start, end]).T.tolist()
+    coordinates: list[list[float]] = torch.stack([start, end]).T.tolist()  # x of both ends, y of both ends
     return coordinates

@@ -1,6 +1,7 @@
 """Sentences of a report: outputs of several systems side by side, edits of corrections, surprisal, attention."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ode_transformer.lab.analysis.examples import SystemOutputs, compare_sentences, most_different, read_outputs
@@ -10,7 +11,6 @@ from ode_transformer.lab.pages.measurements import Measurements
 from ode_transformer.lab.pages.runs import ReportedRun
 
 SHORTEST_CHOSEN, LONGEST_CHOSEN = 5, 30  # words of a sentence that is chosen for attention and depth
-Pieces = list[tuple[str, str]]  # kind (equal, missing, added, right, wrong) and words
 
 
 def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
@@ -22,11 +22,10 @@ def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
 
 def read_system_outputs(systems: Mapping[str, Sequence[ReportedRun]], split: str) -> SystemOutputs | None:
     """Return the outputs of the first run of each system that decoded a split; None if there are none."""
-    logs = {
-        name: [run.decode_logs[split] for run in runs if split in run.decode_logs and not run.is_language_model]
-        for name, runs in systems.items()
-    }
-    first_logs = {name: of_system[0] for name, of_system in logs.items() if of_system}
+    first_logs: dict[str, Path] = {}
+    for run in (run for runs in systems.values() for run in runs if not run.is_language_model):
+        if split in run.decode_logs:
+            first_logs.setdefault(run.name, run.decode_logs[split])
     return read_outputs(first_logs, None, None) if first_logs else None
 
 
@@ -57,7 +56,7 @@ def compared_sentences(
     return sentences
 
 
-def edit_pieces(matched: MatchedSentence) -> Pieces:
+def edit_pieces(matched: MatchedSentence) -> list[tuple[str, str]]:
     """Return the source with the system's edits: what each removed and what it wrote."""
     tokens, position = matched.source.tokens, 0
     pieces: list[tuple[str, Sequence[str]]] = []

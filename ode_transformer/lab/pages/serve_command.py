@@ -74,11 +74,9 @@ def load_models(args: argparse.Namespace) -> list[ServedModel]:
 
 
 def connections_with_timeout(seconds: float) -> type[H11Protocol]:
-    """Return uvicorn's protocol, with a bound on the time until the head of a request is there.
+    """Return uvicorn's protocol, which closes a connection without a request's head for ``seconds``, or twice that.
 
     uvicorn itself closes only connections that are silent between two requests; others could take all of them.
-
-    :param seconds: after which, or twice that, a connection is closed
     """
 
     class Connection(H11Protocol):

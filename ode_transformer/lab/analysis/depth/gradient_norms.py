@@ -38,8 +38,7 @@ from ode_transformer.nn import LayerId
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# stack -> ‖∂L/∂x_l‖ for l = 1, 2, …
-Norms = dict[str, list[float]]
+Norms = dict[str, list[float]]  # of the layers of each stack
 
 
 def gradient_norms(model: Any, samples: Sequence[Mapping[str, Any]]) -> Norms:

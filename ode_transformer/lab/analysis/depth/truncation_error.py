@@ -1,7 +1,4 @@
-"""``ode-transformer analyse truncation-error``: accuracy of the steps of trained models as solutions of y' = F(y).
-
-:mod:`ode_transformer.lab.analysis.depth.block_flows` measures; this module reads the command line, prints and plots.
-"""
+"""``ode-transformer analyse truncation-error``: accuracy of the steps of trained models as solutions of y' = F(y)."""
 
 from __future__ import annotations
 
