@@ -133,10 +133,9 @@ def _draw_splits(axes: Axes, groups: Sequence[tuple[str, Sequence[LoggedRun]]], 
         style: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "color": f"C{index}"}
         drawn = False
         for split in dict.fromkeys(TRAIN if p.split == TRAIN_EPOCH else p.split for p in seeds[0].points):
-            line_style, label = (
-                ("-", "training") if split == TRAIN else ("--", split.replace("valid", "validation ", 1))
-            )
-            drawn |= _draw_curve(axes, seeds, split, by, field, prefix + label.strip(), linestyle=line_style, **style)
+            label = "training" if split == TRAIN else split.replace("valid", "validation ", 1).strip()
+            line_style = "-" if split == TRAIN else "--"
+            drawn |= _draw_curve(axes, seeds, split, by, field, prefix + label, linestyle=line_style, **style)
         if not drawn:
             raise UserError(
                 f"{seeds[0].path}: its reports have no {quantity} by {by}, or its seeds no report in common"

@@ -36,10 +36,12 @@ def chosen_numbers(outputs: SystemOutputs, metric: str, count: int, longest: int
     """
     texts = [text for text in (outputs.references, outputs.source) if text is not None]
     total, several = len(outputs.references), len(outputs.systems) > 1
-    numbers = most_different(outputs, metric, total) if several else range(1, total + 1)
+    numbers: Sequence[int] = most_different(outputs, metric, total) if several else range(1, total + 1)
     if longest is not None:
         numbers = [n for n in numbers if all(SHORTEST_CHOSEN <= len(text[n - 1].split()) <= longest for text in texts)]
-    return list(numbers[:: 1 if several else max(1, len(numbers) // count)][:count])
+    if not several:
+        numbers = numbers[:: max(1, len(numbers) // count)]
+    return list(numbers[:count])
 
 
 def compared_sentences(

@@ -8,7 +8,7 @@ from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from ode_transformer.lab.analysis.depth.gradient_norms import gradient_norms
+from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms, gradient_norms
 from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood
 
 
@@ -71,3 +71,14 @@ def test_batches_are_averaged_and_padding_has_no_part() -> None:
     assert float(negative_log_likelihood(model, first)) == pytest.approx(-float(likelihoods.mean()))
     assert not any(module._forward_pre_hooks for module in model.modules())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_activation_norms_leave_padding_out() -> None:
+    model = small_model(encoder_layer_history="none", decoder_layer_history="none")
+    apart = [activation_norms(model, [sample([length])])["decoder"][0] for length in (5, 3)]
+    together = activation_norms(model, [sample([5]), sample([3])])["decoder"][0]
+    assert together == pytest.approx((5 * apart[0] + 3 * apart[1]) / 8)
+    source = sample([4])["net_input"]
+    output = model.encoder.forward(source["src_tokens"], None, return_all_hiddens=True)["encoder_states"][-1]
+    (_, last) = activation_norms(model, [sample([4])])["encoder"]
+    assert last == pytest.approx(float(output.norm(dim=-1).mean()), rel=1e-6)

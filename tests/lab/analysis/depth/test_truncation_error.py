@@ -10,7 +10,15 @@ from models_for_tests import PAD, batch, small_model, teacher_forced
 from torch import Tensor
 
 from ode_transformer.cli.command import main
-from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors, refusals
+from ode_transformer.lab.analysis.depth.block_flows import (
+    TRAINED,
+    BlockErrors,
+    Method,
+    block_errors,
+    depth_paths,
+    principal_coordinates,
+    refusals,
+)
 from ode_transformer.lab.analysis.depth.stage_inputs import stage_inputs
 from ode_transformer.lab.analysis.depth.truncation_error import measured_order
 from ode_transformer.models.layer_hooks import removed_afterwards, see_layer_inputs
@@ -20,6 +28,7 @@ from ode_transformer.numerics import get_tableau
 A = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 NO_HISTORY = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
 NAMES = ("euler", "rk2", "rk4")
+TABLEAUS = {name: get_tableau(name) for name in NAMES}
 
 
 def pairs(source: list[int], target: list[int]) -> dict[str, Any]:
@@ -29,7 +38,7 @@ def pairs(source: list[int], target: list[int]) -> dict[str, Any]:
 
 def measured(model: Any, samples: list, counts: tuple[int, ...] = (1,), **more: Any) -> dict[str, BlockErrors]:
     options = {"tolerance": 1e-7, "max_steps": 1024} | more
-    blocks = block_errors(model, samples, {name: get_tableau(name) for name in NAMES}, counts, **options)
+    blocks = block_errors(model, samples, TABLEAUS, counts, **options)
     return {block.block: block for block in blocks}
 
 
@@ -118,6 +127,30 @@ def test_smooth_blocks_keep_the_orders() -> None:
     blocks = measured(model, [pairs([6, 3, 4], [5, 7, 2])], (8, 16), tolerance=1e-10).values()
     for name, order in zip(NAMES, (1, 2, 4), strict=True):
         assert [measured_order(block, name, (8, 16)) for block in blocks] == pytest.approx([order] * 4, abs=0.25)
+
+
+@pytest.mark.parametrize("history", ["none", "dlcl"])
+@pytest.mark.parametrize("scheme", ["euler", "rk4"])
+def test_a_models_own_scheme_walks_its_own_path(scheme: str, history: str) -> None:
+    model = small_model(encoder_ode_scheme=scheme, encoder_layer_history=history)
+    one = pairs([5], [5])
+    before = model(**one["net_input"])[0]
+    paths = depth_paths(model, "encoder", one, TABLEAUS)
+    for step, own in zip(paths[scheme], paths[TRAINED], strict=True):
+        torch.testing.assert_close(step[[0, -1]], own)
+    assert [len(step) for step in paths["rk4"]] == [5, 5]  # the points of four stages and the end
+    other = "rk4" if scheme == "euler" else "euler"
+    assert (paths[other][-1][-1] - paths[TRAINED][-1][-1]).norm() > 1e-4
+    starts_where_it_ended = torch.allclose(paths["euler"][1][0], paths["euler"][0][-1])
+    assert starts_where_it_ended == (history == "none")
+    assert torch.equal(model(**one["net_input"])[0], before)  # the scheme is the trained one again
+
+
+def test_the_plane_keeps_what_differs_most() -> None:
+    corners = torch.tensor([[3.0, 0, 0, 5], [-3, 0, 0, 5], [0, 1, 0, 5], [0, -1, 0, 5]])
+    points, fractions = principal_coordinates(corners)
+    torch.testing.assert_close(points, corners[:, :2])
+    assert fractions == pytest.approx([0.9, 0.1])
 
 
 @pytest.mark.parametrize(
