@@ -99,7 +99,7 @@ def curve(seeds: Sequence[LoggedRun], split: str, by: str, field: str) -> list[t
 
     :param field: of ``Point``, or a number that the runs logged by layer
     """
-    pairs_of_runs: list[dict[int, tuple[float, float]]] = []  # of each run: updates -> x, y
+    pairs_of_runs: list[dict[int, Any]] = []  # of each run: updates -> x, y
     for run in seeds:
         points = run.points_of(split, by)
         pairs = {p.updates: (getattr(p, by), p.depth.get(field, getattr(p, field, None))) for p in points}
