@@ -8,6 +8,7 @@ import argparse
 import re
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -66,7 +67,7 @@ def admitted_options(component: Any, options: Mapping[str, Any], refuses_text: b
         name, value = action.dest, options.get(action.dest)
         is_name = name in _NAMES and isinstance(value, str) and _NAME.fullmatch(value)
         if name in options and (is_name or _is_number(value) or (action.choices and value in action.choices)):
-            admitted[name] = _copy(value)
+            admitted[name] = deepcopy(value)
         elif name in options and (action.choices or (refuses_text and not name.endswith("_path"))):
             raise UserError(f"refused: option {name} is {str(value)[:60]!r}")
     return admitted
@@ -76,10 +77,6 @@ def _is_number(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_number, value))
     return isinstance(value, int | float | bool | None) or (isinstance(value, str) and bool(_NUMBERS.fullmatch(value)))
-
-
-def _copy(value: Any) -> Any:
-    return type(value)(map(_copy, value)) if isinstance(value, list | tuple) else value
 
 
 def admitted_model(options: Mapping[str, Any], any_of_fairseq: bool = False) -> dict[str, Any]:

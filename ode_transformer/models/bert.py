@@ -71,13 +71,8 @@ class SegmentEncoder(ODETransformerEncoder):
         return super().forward_embedding(src_tokens, token_embedding + segment_embedding)
 
 
-# Options of fairseq's RoBERTa that work on fairseq's own layers, with the value that means "off".
-UNSUPPORTED_BERT_OPTIONS = {
-    "mha_reg_scale_factor": 0.0,
-    "ffn_reg_scale_factor": 0.0,
-    "mha_heads_to_keep": -1,
-    "ffn_blocks_to_remove": -1,
-}
+# Options of fairseq's RoBERTa that work on fairseq's own layers
+UNSUPPORTED_BERT_OPTIONS = "mha_reg_scale_factor", "ffn_reg_scale_factor", "mha_heads_to_keep", "ffn_blocks_to_remove"
 
 
 @register_model("ode_bert")
@@ -100,7 +95,6 @@ class ODEBertModel(ModuleLists, RobertaModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add RoBERTa's flags, and ours."""
         RobertaModel.add_args(parser)
         add_depth_arguments(parser, cls.stacks)
         for name, description in (
@@ -113,7 +107,6 @@ class ODEBertModel(ModuleLists, RobertaModel):
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODEBertModel:
-        """Build the model from fairseq's options."""
         if getattr(args, "max_positions", None) is None:
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_bert_options(args)
@@ -127,7 +120,6 @@ class ODEBertEncoder(RobertaEncoder):
     """Our encoder with the head of a masked language model, tied to the embeddings."""
 
     def build_encoder(self, args: argparse.Namespace, dictionary: Any, embed_tokens: nn.Embedding) -> SegmentEncoder:
-        """Build the encoder for fairseq's ``RobertaEncoder``."""
         cfg = read_model_options(args, ODEBertModel.stacks, UNSUPPORTED_BERT_OPTIONS)
         if args.layer_norm_without_affine and cfg.encoder.depth.is_lstm:
             raise OptionError(f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates")

@@ -55,11 +55,10 @@ _COEFFICIENTS = {"gate": "encoder.gate_linear.weight", "scalar": "encoder.alpha"
 _RK_TYPES = {"learnable": "gate", "initialization": "scalar"}
 _HISTORIES = {None: "none", "dense": "dense", "learnable_dense": "dlcl"}
 
-_SIZES = ("embed_dim", "ffn_embed_dim", "layers", "attention_heads")
-
 # Options that have the same name in both codes
+_OF_STACKS = ("embed_dim", "ffn_embed_dim", "layers", "attention_heads", "learned_pos", "normalize_before")
 _COMMON_OPTIONS = (
-    *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in (*_SIZES, "learned_pos", "normalize_before")),
+    *(f"{stack}_{name}" for stack in ("encoder", "decoder") for name in _OF_STACKS),
     *("decoder_input_dim", "decoder_output_dim", "dropout", "attention_dropout", "max_source_positions"),
     *("max_target_positions", "no_token_positional_embeddings", "share_all_embeddings"),
     *("share_decoder_input_output_embed", "task", "source_lang", "target_lang", "left_pad_source", "left_pad_target"),
@@ -206,30 +205,26 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
 
     :param released: result of :func:`ode_transformer.checkpoints.reading.load_checkpoint`
     :raises UserError: it belongs to none of the released models
+    :raises RuntimeError: its parameters do not fit the model that its options describe
     """
     parameters = convert_parameters(released["model"])
-    ours = convert_options(released["args"], released["model"])
-    _complete_parameters(parameters, ours)
+    options = convert_options(released["args"], released["model"])
+    vars(options).update(admitted_model(vars(options)))
+    if options.share_all_embeddings or options.share_decoder_input_output_embed:
+        parameters["decoder.output_projection.weight"] = parameters["decoder.embed_tokens.weight"]
+    embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
+    model = build_from_options(options, *(len(matrix) for matrix in embeddings))
+    for name, tensor in model.state_dict().items():  # those that only our model has
+        if name.endswith((".version", "._extra_state", "._float_tensor")):
+            parameters[name] = tensor
+    nn.Module.load_state_dict(model, parameters)  # fairseq's would add settings
     return {
-        "args": ours,
+        "args": options,
         "model": parameters,
         "optimizer_history": [{"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0}],
         "extra_state": {"train_iterator": {"epoch": 0}},
         "last_optimizer_state": None,
     }
-
-
-def _complete_parameters(parameters: dict[str, Tensor], options: argparse.Namespace) -> None:
-    """Add the tensors that only our model has; a RuntimeError says that the parameters do not fit it."""
-    embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
-    vars(options).update(admitted_model(vars(options)))
-    model = build_from_options(options, *(len(matrix) for matrix in embeddings))
-    if options.share_all_embeddings or options.share_decoder_input_output_embed:
-        parameters["decoder.output_projection.weight"] = parameters["decoder.embed_tokens.weight"]
-    for name, tensor in model.state_dict().items():
-        if name.endswith((".version", "._extra_state", "._float_tensor")):
-            parameters[name] = tensor
-    nn.Module.load_state_dict(model, parameters)  # fairseq's would add settings
 
 
 def run(args: argparse.Namespace) -> int:

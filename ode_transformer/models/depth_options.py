@@ -49,25 +49,15 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     "ode_options_saved": False,  # True in a checkpoint, whose model may use another scheme
 }
 
-# Options of fairseq's Transformer that our encoders and decoders do not implement, with the value that means "off".
-UNSUPPORTED_OPTIONS: dict[str, Any] = {
-    "adaptive_input": False,
-    "base_layers": 0,
-    "char_inputs": False,
-    "cross_self_attention": False,
-    "encoder_layers_to_keep": None,
-    "encoder_xformers_att_config": None,
-    "decoder_layers_to_keep": None,
-    "decoder_xformers_att_config": None,
-    "export": False,
-    "no_cross_attention": False,
-    "offload_activations": False,
-    "quant_noise_pq": 0,
-    "quant_noise_scalar": 0,
+# Options of fairseq's Transformer that our encoders and decoders do not implement
+UNSUPPORTED_OPTIONS = (
+    *("adaptive_input", "base_layers", "char_inputs", "cross_self_attention", "export", "no_cross_attention"),
+    *("encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_xformers_att_config", "decoder_xformers_att_config"),
+    *("offload_activations", "quant_noise_pq", "quant_noise_scalar"),
     # Both tie the adaptive softmax to an adaptive input, which is not supported either.
-    "tie_adaptive_weights": False,
-    "tie_adaptive_proj": False,
-}
+    *("tie_adaptive_weights", "tie_adaptive_proj"),
+)
+_OFF = (None, False, 0, -1)  # values of fairseq's options that mean "off"
 
 # Tasks of fairseq by the kind of model that they train; every other has a source and a target, as translation has.
 _TASKS = {
@@ -131,18 +121,18 @@ def set_defaults(args: argparse.Namespace, **values: Any) -> None:
 def read_model_options(
     args: argparse.Namespace,
     stacks: tuple[str, ...],
-    unsupported: Mapping[str, Any] | None = None,
+    unsupported: Sequence[str] = (),
     without_layers: str = "",
 ) -> TransformerConfig:
     """Return fairseq's configuration of a model, with the choice of each stack as ``cfg.encoder.depth``.
 
     :param stacks: those that the model has
-    :param unsupported: further options that the model does not implement, with the value that means "off"
+    :param unsupported: further options that the model does not implement
     :param without_layers: the stack that may have no layers
     :raises OptionError: options do not go together; names the flag, its value, and what is allowed
     """
-    for name, off in (UNSUPPORTED_OPTIONS | dict(unsupported or {})).items():
-        if getattr(args, name, off) not in (off, None):
+    for name in (*UNSUPPORTED_OPTIONS, *unsupported):
+        if getattr(args, name, None) not in _OFF:
             raise OptionError(f"{flag_name(name)} is not supported by --arch {args.arch}")
     for stack in stacks:
         layers = getattr(args, f"{stack}_layers")

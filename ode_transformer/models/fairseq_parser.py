@@ -5,7 +5,6 @@ import contextlib
 import io
 import sys
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -35,7 +34,7 @@ def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
         raise UserError(lines[-1].rpartition("error: ")[2] if lines else "refused") from error
     if unknown:
         raise UserError(unknown_arguments(unknown, option_names(parser)))
-    return cast(argparse.Namespace, args)
+    return args
 
 
 def suggest_architecture(command_line: Sequence[str]) -> None:

@@ -43,13 +43,11 @@ class ODETransformerModel(SafeFromPretrained, ModuleLists, TransformerModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add fairseq's flags of a Transformer, and ours."""
         super().add_args(parser)
         add_depth_arguments(parser, cls.stacks)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODETransformerModel:
-        """Build the model from fairseq's options."""
         complete_transformer_options(args)
         check_task(args, task, "translation")
         cfg = cls.read_options(args)
@@ -65,27 +63,20 @@ class ODETransformerModel(SafeFromPretrained, ModuleLists, TransformerModel):
 
     @classmethod
     def read_options(cls, args: argparse.Namespace) -> TransformerConfig:
-        """Return fairseq's configuration, with the choice of each stack.
-
-        :raises OptionError: options do not go together; names the flag and what is allowed
-        """
+        """Return fairseq's configuration, with the choice of each stack."""
         return read_model_options(args, cls.stacks)
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerEncoder:
-        """Build the encoder for fairseq's ``build_model``."""
         return cls.encoder_class(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerDecoder:
-        """Build the decoder for fairseq's ``build_model``."""
         return cls.decoder_class(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens)
 
 
-# Options that our language models do not implement, with the value that means "off".
-UNSUPPORTED_LM_OPTIONS = dict.fromkeys(
-    ("character_embeddings", "scale_fc", "scale_attn", "scale_heads", "scale_resids"), False
-)
+# Options of fairseq's language models that ours do not implement
+UNSUPPORTED_LM_OPTIONS = "character_embeddings", "scale_fc", "scale_attn", "scale_heads", "scale_resids"
 
 
 @register_model("ode_transformer_lm")
@@ -96,13 +87,11 @@ class ODELanguageModel(SafeFromPretrained, ModuleLists, FairseqLanguageModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the flags of fairseq's Transformer language model, and ours."""
         TransformerLanguageModel.add_args(parser)
         add_depth_arguments(parser, cls.stacks)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ODELanguageModel:
-        """Build the model from fairseq's options."""
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
         complete_transformer_options(args)

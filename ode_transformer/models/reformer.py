@@ -45,7 +45,6 @@ class ReformerModel(ODETransformerModel):
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the flags of an ODE Transformer, and those of joint layers."""
         super().add_args(parser)
         for flag, choices, description in (
             ("--joint-input", JOINT_INPUTS, "paper: (embedding + position)·√E; released: √E·embedding + position"),
@@ -63,7 +62,6 @@ class ReformerModel(ODETransformerModel):
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> ReformerModel:
-        """Build the model from fairseq's options; see :meth:`ODETransformerModel.build_model`."""
         set_defaults(args, **REFORMER_OPTIONS)
         return super().build_model(args, task)
 

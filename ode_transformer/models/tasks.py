@@ -28,15 +28,13 @@ from ode_transformer.support.errors import OptionError
 
 logger = logging.getLogger(__name__)
 
-OVERFLOWS = ("stop", "skip")
-
 
 # fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
 @dataclass
 class JointTranslationConfig(TranslationConfig):
     """Options of the task."""
 
-    joint_cells_overflow: ChoiceEnum(OVERFLOWS) = field(  # type: ignore[valid-type]
+    joint_cells_overflow: ChoiceEnum(("stop", "skip")) = field(  # type: ignore[valid-type]
         default="stop",
         metadata={"help": "sentence pairs of more than --max-joint-cells: stop the training, or skip them"},
     )

@@ -1,35 +1,18 @@
 """Recorded trainings take the updates of unrecorded ones in every precision mode and with fairseq's Adam."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
+from fairseq.optim import FP16Optimizer, MemoryEfficientFP16Optimizer
 from models_for_tests import small_model
-from recorded_steps import build_criterion, sample_for
-
-ADAM = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-4, "weight_decay": 0.1, "fp16_adam_stats": False}
-SCALES = {"fp16_init_scale": 2**15, "fp16_scale_window": 2, "fp16_scale_tolerance": 0.0}
-SCALES |= {"threshold_loss_scale": None, "min_loss_scale": 1e-4}
-
-
-def build_optimizer(name: str, wrapper: Any, model: torch.nn.Module, dtype: torch.dtype) -> FairseqOptimizer:
-    parameters = list(model.parameters())
-    build, adam = OPTIMIZER_REGISTRY[name], SimpleNamespace(**ADAM)
-    if wrapper is None:
-        return build(adam, parameters)
-    cfg: Any = SimpleNamespace(common=SimpleNamespace(bf16=dtype == torch.bfloat16, **SCALES), optimizer=None)
-    if wrapper is MemoryEfficientFP16Optimizer:
-        return wrapper(cfg, parameters, build(adam, parameters))
-    copies = FP16Optimizer.build_fp32_params(cfg, parameters, flatten=False)
-    return wrapper(cfg, parameters, build(adam, copies), copies)
+from recorded_steps import build_criterion, build_optimizer, sample_for
 
 
 def train(records: bool, name: str, wrapper: Any, dtype: torch.dtype) -> tuple[list[torch.Tensor], int, int]:
     """Train as fairseq's trainer does; return the parameters, the replays, and the overflows of the loss scale."""
     model = small_model().to(dtype).train()
-    optimizer = build_optimizer(name, wrapper, model, dtype)
+    optimizer = build_optimizer(name, wrapper, list(model.parameters()), scale=2**15, window=2)
     criterion = build_criterion("", cuda_graphs=True)
     replays = overflows = 0
     for number in range(8):

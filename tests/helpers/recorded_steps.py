@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
 from models_for_tests import PAD, batch, teacher_forced
 
 TASK: Any = Namespace(
@@ -28,6 +29,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "reformer_base": {"arch": "reformer_base", "encoder_layers": 0},
     "divided_reformer": {"arch": "reformer_fast", "max_joint_cells": 150},
 }
+ADAM = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-4, "weight_decay": 0.1, "fp16_adam_stats": False}
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "activation_dropout": 0.1, "word_dropout_prob": 0.1}
 
 
@@ -35,6 +37,22 @@ def build_criterion(arch: str, **options: Any) -> Any:
     name = "fused_masked_lm" if "bert" in arch else "fused_label_smoothed_cross_entropy"
     cfg = Namespace(sentence_avg=False, label_smoothing=0.1, tpu=False, **options)
     return CRITERION_REGISTRY[name].build_criterion(cfg, TASK).train()
+
+
+def build_optimizer(
+    name: str, wrapper: Any, parameters: list[torch.Tensor], scale: float = 4, window: int = 1000
+) -> FairseqOptimizer:
+    """An optimizer, perhaps in a wrapper for half precision, as fairseq's trainer makes it."""
+    build, adam = OPTIMIZER_REGISTRY[name], Namespace(**ADAM)
+    if wrapper is None:
+        return build(adam, parameters)
+    common = {"bf16": parameters[0].dtype == torch.bfloat16, "fp16_init_scale": scale, "fp16_scale_window": window}
+    common |= {"fp16_scale_tolerance": 0.0, "threshold_loss_scale": None, "min_loss_scale": 1e-4}
+    cfg: Any = Namespace(common=Namespace(**common), optimizer=None)
+    if wrapper is MemoryEfficientFP16Optimizer:
+        return wrapper(cfg, parameters, build(adam, parameters))
+    copies = FP16Optimizer.build_fp32_params(cfg, parameters, flatten=False)  # a flat copy is for GPUs alone
+    return wrapper(cfg, parameters, build(adam, copies), copies)
 
 
 def sample_for(arch: str, seed: int) -> dict[str, Any]:

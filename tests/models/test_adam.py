@@ -1,15 +1,11 @@
 """``fused_adam`` makes fairseq's updates, and either optimizer goes on from the other's state."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 import torch
-from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
+from fairseq.optim import FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
+from recorded_steps import build_optimizer
 
 from ode_transformer.models import adam
-
-CONFIG = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-4, "weight_decay": 0.1, "fp16_adam_stats": False}
 
 
 @pytest.fixture(params=["separate", "flat"])
@@ -27,7 +23,7 @@ def flat(monkeypatch: pytest.MonkeyPatch) -> None:
 def optimizer(name: str) -> FairseqOptimizer:
     generator = torch.Generator().manual_seed(1)
     parameters = [torch.randn(shape, generator=generator).requires_grad_() for shape in ((7, 5), (3,), ())]
-    return OPTIMIZER_REGISTRY[name](SimpleNamespace(**CONFIG), parameters)
+    return build_optimizer(name, None, parameters)
 
 
 def update(trained: FairseqOptimizer, count: int, begin: int = 0, max_norm: float = 1.0) -> list[float]:
@@ -73,27 +69,13 @@ def test_either_goes_on_from_the_state_of_the_other(names: tuple[str, str]) -> N
 
 
 class HalfPrecision:
-    """A training in half precision by one of fairseq's wrappers, as fairseq's trainer makes it."""
+    """A training in half precision by one of fairseq's wrappers."""
 
-    def __init__(self, name: str, wrapper: type, dtype: torch.dtype, start: list[torch.Tensor] | None = None) -> None:
+    def __init__(self, name: str, wrapper: type, dtype: torch.dtype) -> None:
         generator = torch.Generator().manual_seed(1)
-        shapes = ((7, 5), (3,), ())
-        self.parameters = [p.clone() for p in start] if start else [torch.randn(s, generator=generator) for s in shapes]
-        self.parameters = [p.detach().to(dtype).requires_grad_() for p in self.parameters]
-        common = {
-            "bf16": dtype == torch.bfloat16,
-            "fp16_scale_window": 1000,
-            "fp16_init_scale": 4,
-            "fp16_scale_tolerance": 0,
-        }
-        common |= {"threshold_loss_scale": None, "min_loss_scale": 1e-4}
-        cfg: Any = SimpleNamespace(common=SimpleNamespace(**common), optimizer=None)
-        build = OPTIMIZER_REGISTRY[name]
-        if wrapper is MemoryEfficientFP16Optimizer:
-            self.optimizer = wrapper(cfg, self.parameters, build(SimpleNamespace(**CONFIG), self.parameters))
-        else:  # without its flat copy, which is for GPUs alone
-            copies = FP16Optimizer.build_fp32_params(cfg, self.parameters, flatten=False)
-            self.optimizer = wrapper(cfg, self.parameters, build(SimpleNamespace(**CONFIG), copies), copies)
+        values = [torch.randn(shape, generator=generator) for shape in ((7, 5), (3,), ())]
+        self.parameters = [value.to(dtype).requires_grad_() for value in values]
+        self.optimizer = build_optimizer(name, wrapper, self.parameters)
 
     def update(self, begin: int, end: int) -> list[float]:
         """Makes updates, in some of which a parameter has no gradient; returns the norms of the gradients."""
