@@ -11,8 +11,7 @@ of the source over itself, which differs from target token to target token.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +22,7 @@ from ode_transformer.decoding.translation_hub import on_device
 AXES = ("source", "target", "prefix")
 
 
-@dataclass(frozen=True)
-class AttentionMap:
+class AttentionMap(NamedTuple):
     """Attention weights of one sentence pair.
 
     :param axes: two or three of ``AXES``
@@ -33,14 +31,6 @@ class AttentionMap:
 
     axes: tuple[str, ...]
     weights: Tensor
-
-    def matrix(self, query: int) -> tuple[tuple[str, str], Tensor]:
-        """Return the names of two axes and the weights along them.
-
-        :param query: of three axes, the position on the second one whose attention is returned
-        """
-        first, *_, last = self.axes
-        return (first, last), self.weights if len(self.axes) == 2 else self.weights[:, query]
 
 
 def axis_tokens(row: Mapping[str, Tensor], dictionaries: Mapping[str, Any]) -> dict[str, list[str]]:

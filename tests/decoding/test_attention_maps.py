@@ -20,7 +20,6 @@ def test_an_encoder_decoder_model_shows_its_attention_over_the_source() -> None:
     assert found.axes == ("target", "source")
     assert found.weights.shape == (4, 6)
     torch.testing.assert_close(found.weights.sum(-1), torch.ones(4))
-    assert found.matrix(3) == (found.axes, found.weights)
 
 
 def test_a_grid_shows_both_axes_and_its_reduction() -> None:
@@ -33,9 +32,7 @@ def test_a_grid_shows_both_axes_and_its_reduction() -> None:
             "attention over the target": (6, 4, 4),
             "reduction": (4, 6),
         }
-        axes, weights = found["attention over the source"].matrix(2)
-        assert axes == ("target", "source")
-        assert torch.equal(weights, found["attention over the source"].weights[:, 2])
+        assert found["attention over the source"].axes == ("target", "source", "source")
         for shown in found.values():
             torch.testing.assert_close(shown.weights.sum(-1), torch.ones(shown.weights.shape[:-1]))
         assert (found["attention over the target"].weights.triu(1) == 0).all()

@@ -1,8 +1,10 @@
 """Steps of depth schemes over plain functions of y."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ode_transformer.numerics import ButcherTableau, RungeKutta, Scheme
@@ -39,3 +41,14 @@ def states(scheme: Scheme, fields: Iterable[Field], y: Tensor) -> tuple[Tensor, 
     for block, f in enumerate(fields):
         y, state = scheme(lambda z, _, f=f: f(z), y, state, block)
     return y, state
+
+
+def error_after(scheme: Scheme, steps: int) -> float:
+    """The error at t = 1 on y' = y² cos s, s' = 1, whose solution is y = 1 / (1 / y_0 − sin s)."""
+
+    def field(y: Tensor) -> Tensor:
+        value, clock = y
+        return torch.stack([value**2 * torch.cos(clock), torch.ones_like(clock)]) / steps
+
+    y = integrate(scheme, [field] * steps, torch.tensor([0.5, 0.0], dtype=torch.float64))
+    return abs(y[0].item() - 1 / (2 - math.sin(1.0)))

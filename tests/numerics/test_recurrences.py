@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from schemes_for_tests import integrate, states
+from schemes_for_tests import error_after, integrate, states
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -126,17 +126,6 @@ def test_gradients(name: str, options: dict) -> None:
     scheme = build(name, **options)
     y0 = torch.randn(2, DIM, dtype=torch.float64, requires_grad=True)
     torch.autograd.gradcheck(lambda y0, *_: integrate(scheme, FIELDS, y0), (y0, *scheme.parameters()))
-
-
-def error_after(scheme: Scheme, steps: int, end: float = 1.0) -> float:
-    """On y' = y² cos s, s' = 1 up to the time ``end``, whose solution is y = 1 / (1 / y_0 − sin s)."""
-
-    def field(y: Tensor) -> Tensor:
-        value, clock = y
-        return torch.stack([value**2 * torch.cos(clock), torch.ones_like(clock)]) * end / steps
-
-    y = integrate(scheme, [field] * steps, torch.tensor([0.5, 0.0], dtype=torch.float64))
-    return abs(y[0].item() - 1 / (2 - math.sin(end)))
 
 
 @pytest.mark.parametrize("recurrence", RECURRENCES.values(), ids=RECURRENCES)

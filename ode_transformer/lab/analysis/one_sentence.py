@@ -97,13 +97,12 @@ def word_weights(model: Any, sample: Mapping[str, Any], only_varying: bool = Tru
 def sentence_maps(model: Any, sample: dict[str, Any], tokens: Mapping[str, list[str]]) -> list[AttentionMatrix]:
     """Return the maps of ``decoding.attention_maps``; those of three axes for the last token before the end."""
     matrices = []
-    for title, entry in attention_maps(model, sample).items():
-        query = 0
-        if len(entry.axes) == 3:
-            query_tokens = tokens[entry.axes[1]]
+    for title, (axes, weights) in attention_maps(model, sample).items():
+        rows, columns = axes[0], axes[-1]
+        if len(axes) == 3:
+            query_tokens = tokens[axes[1]]
             query = max(0, len(query_tokens) - 2)
-            title = f"{title} of {query_tokens[query]}"
-        (rows, columns), weights = entry.matrix(query)
+            title, weights = f"{title} of {query_tokens[query]}", weights[:, query]
         matrices.append(AttentionMatrix(title, tokens[rows], tokens[columns], weights[None], (rows, columns)))
     return matrices
 
