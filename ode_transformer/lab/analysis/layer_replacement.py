@@ -51,7 +51,7 @@ SeeLayer = Callable[[LayerId, Sequence[Tensor], Sequence[Tensor], Tensor], None]
 def see_layers(stack: DepthStack, see: SeeLayer) -> list[Any]:
     """Call ``see`` with each layer, what it reads and returns, tensors [.., dim], and the padding.
 
-    :return: handles, each of which ends its hook by ``remove``
+    :return: handles for ``removed_afterwards``
     """
     appended: list[Tensor] = []
 
@@ -63,22 +63,23 @@ def see_layers(stack: DepthStack, see: SeeLayer) -> list[Any]:
 
     handles: list[Any] = [layer.register_forward_hook(see_outputs) for layer in stack.layers]
     if hasattr(stack.depth_scheme, "append"):
-        handles.append(_AppendHook(stack.depth_scheme, appended))
+        handles.append(_seen_appends(stack.depth_scheme, appended))
     return handles
 
 
-class _AppendHook:
-    """Keeps what blocks return before a scheme combines it with earlier outputs, until it is removed."""
+@contextmanager
+def _seen_appends(scheme: Any, outputs: list[Tensor]) -> Iterator[None]:
+    """Keep what blocks return before a scheme combines it with earlier outputs."""
 
-    def __init__(self, scheme: Any, outputs: list[Tensor]) -> None:
-        def append(output: Tensor, state: Any, block: int) -> Any:
-            outputs.append(output)
-            return type(scheme).append(scheme, output, state, block)
+    def append(output: Tensor, state: Any, block: int) -> Any:
+        outputs.append(output)
+        return type(scheme).append(scheme, output, state, block)
 
-        self.scheme, scheme.append = scheme, append
-
-    def remove(self) -> None:
-        del self.scheme.append
+    scheme.append = append
+    try:
+        yield
+    finally:
+        del scheme.append
 
 
 @contextmanager
