@@ -12,7 +12,7 @@ from typing import Literal
 
 from ode_transformer.lab.corpora.download import Source, read_sources
 from ode_transformer.lab.glue import glue_command
-from ode_transformer.lab.glue.config import CONFIG, GlueConfig
+from ode_transformer.lab.glue.tasks import CONFIG, GlueConfig
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names
 from ode_transformer.lab.recipes.published import table_systems
 from ode_transformer.lab.recipes.recipe import Recipe, read_recipe

@@ -1,4 +1,7 @@
-"""Arguments of the commands of recipes, studies and GLUE: quick to import, without fairseq."""
+"""Arguments of the commands of recipes, studies and GLUE: quick to import, without fairseq.
+
+Each command has a function of its name that declares its options.
+"""
 
 import argparse
 import re
@@ -59,7 +62,6 @@ def add(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer prepare``."""
     add(parser, "recipe", nargs="?")
     add(parser, "--arch", "--variant", *PREPARATION, *RESULTS)
     check = "instead of RECIPE: check that the files of a split, which fairseq-preprocess is to read, stay parallel"
@@ -68,7 +70,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def train(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer train``."""
     add(parser, "recipe", "--arch", "--variant", "--seed", "--minutes", *MACHINE, "--max-tokens")
     add(parser, "--nodes", "--node-rank", "--master", *RESULTS, "--sources")
     add_train_flags(parser)
@@ -76,7 +77,6 @@ def train(parser: argparse.ArgumentParser) -> None:
 
 
 def evaluate(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer evaluate``."""
     add(parser, "recipe", "--arch", "--variant", "--seed", "--average", *MACHINE, *RESULTS)
     flags = "the flags after -- of the training: with --arch, --variant and --seed they name its folder"
     add_train_flags(parser, flags)
@@ -84,7 +84,6 @@ def evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def reproduce(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer reproduce``."""
     add(parser, "recipe", "--arch", "--variant")
     table = (
         "every system of a published table, such as 'Xu et al. 2020, Table 1', one after the other, instead of --arch; "
@@ -98,7 +97,6 @@ def reproduce(parser: argparse.ArgumentParser) -> None:
 
 
 def study(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer study``."""
     name = "a question of configs/studies/, or the path of a .yaml file of your own"
     parser.add_argument("study", metavar="STUDY", help=name)
     setting = "one of the study's data sets (default: the paper's; most have g2p or cpu, minutes a run on one core)"
@@ -118,7 +116,6 @@ def study(parser: argparse.ArgumentParser) -> None:
 
 
 def quickstart(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer quickstart``."""
     task = (
         "text: English to another language, from the catalogues of translated Python packages (default); g2p: spelling "
         "to phonemes, from the CMU Pronouncing Dictionary"
@@ -141,7 +138,6 @@ def quickstart(parser: argparse.ArgumentParser) -> None:
 
 
 def new(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer new``."""
     parser.add_argument("name", metavar="NAME", help="of the experiment; NAME.yaml is written")
     for split, use in (("train", "to train on"), ("valid", "to stop the training by"), ("test", "to score, if any")):
         text = f"text {use}: source and target, with a sentence on each line, or one file"
@@ -161,7 +157,6 @@ def user_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def scaling(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse scaling``."""
     parser.epilog = f"{RESUMES} Every fairseq command is printed."
     add = parser.add_argument
     add("--arch", **NAME, help="registered architecture to scale")
@@ -187,7 +182,6 @@ def scaling(parser: argparse.ArgumentParser) -> None:
 
 
 def glue(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer analyse glue``."""
     from ode_transformer.lab.glue.tasks import TASKS
 
     parser.epilog = RESUMES

@@ -44,10 +44,7 @@ OF_CHECKPOINTS = {
 }
 ANALYSES = {
     "coefficients": ("lab.analysis.depth.coefficients", "the stage weights of a trained model, layer by layer"),
-    "stage-inputs": (
-        "lab.analysis.depth.stage_inputs",
-        "what the stages of a trained model's steps read and add, layer by layer",
-    ),
+    "stage-inputs": ("lab.analysis.depth.stage_inputs", "what the stages of steps read and add, layer by layer"),
     "gradient-norms": ("lab.analysis.depth.gradient_norms", "how much of the loss's gradient reaches each layer"),
     "truncation-error": (
         "lab.analysis.depth.truncation_error",
@@ -64,7 +61,7 @@ ANALYSES = {
     "curves": ("lab.analysis.curves", "training and validation curves of some runs, by their logs"),
     "scaling": (
         "lab.studies.measure_scaling",
-        "a larger architecture, by what depth and width are worth to it in short trainings",
+        "a larger architecture, by what depth and width gain in short trainings",
     ),
     "glue": ("lab.glue.glue_command", "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron paper"),
 }
@@ -75,15 +72,9 @@ COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
         "train an ODE Transformer on real text in minutes, translate with it and score the translations",
     ),
     "new": ("cli.new", "write a recipe for text of one's own, with sizes that fit it"),
-    "prepare": (
-        "cli.recipes:prepare",
-        "prepare the data of a recipe: obtain raw files, clean, tokenise, divide and binarise them",
-    ),
+    "prepare": ("cli.recipes:prepare", "prepare the data of a recipe: obtain, clean, tokenise, divide, binarise"),
     "train": ("cli.recipes:train", "train an architecture with a recipe, or resume a stopped training"),
-    "evaluate": (
-        "cli.recipes:evaluate",
-        "average the checkpoints of a training, decode the test sets and score the output",
-    ),
+    "evaluate": ("cli.recipes:evaluate", "average the checkpoints of a training, decode and score the test sets"),
     "reproduce": (
         "cli.recipes:reproduce",
         "prepare, train and evaluate, with several seeds if wanted, and compare with the published results",
@@ -92,19 +83,13 @@ COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
     "checkpoint": (OF_CHECKPOINTS, "average, convert and verify checkpoints"),
     "score": (
         "lab.metrics.score_command",
-        "BLEU, chrF, ROUGE, perplexity, corrections and error rates of a system's output",
+        "BLEU, chrF, ROUGE, perplexity, corrections, error rates of a system's output",
     ),
     "translate": ("decoding.translate", "translate text, line by line"),
-    "export": (
-        "export.export_command",
-        "write a trained translation model as the folder of another library, such as CTranslate2",
-    ),
+    "export": ("export.export_command", "write a trained translation model as the folder of another library"),
     "serve": ("lab.pages.serve_command", "a page on this machine to try models, and an endpoint that translates"),
     "analyse": (ANALYSES, "measure trained models, and compare them with each other"),
-    "report": (
-        "lab.pages.report_command",
-        "a page to look at, of a run, several runs or a study: curves, depth, attention, outputs side by side",
-    ),
+    "report": ("lab.pages.report_command", "a page of runs or a study: curves, depth, attention, outputs side by side"),
     "user-dir": ("cli.recipes:user_dir", "the folder for --user-dir of fairseq's commands"),
 }
 # Arguments that show the use of each command, in its help
@@ -149,7 +134,7 @@ ARGUMENT_ROOMS |= {
 }
 
 SLOW_LIBRARIES = ("torch", "fairseq", "transformers", "ode_transformer.models")
-IMPORT_SECONDS = 10.0  # between two lines about them
+IMPORT_SECONDS = 10.0  # until a line says that they are being imported
 
 OUTPUTS = ("output", "csv")  # options that name a file to write
 NO_PATHS = ("words", "train_flags")  # the command line itself, and what fairseq-train reads
@@ -191,21 +176,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def announced_imports() -> Iterator[None]:
-    """During the block, say which libraries are being imported, which takes half a minute on a busy machine."""
-    ended = threading.Event()
+    """Say in a long block which libraries are being imported, which takes half a minute on a busy machine."""
 
     def announce() -> None:
-        while not ended.wait(IMPORT_SECONDS):
-            specs = (getattr(sys.modules.get(name), "__spec__", None) for name in SLOW_LIBRARIES)
-            if not (names := [spec.name for spec in specs if spec and getattr(spec, "_initializing", False)]):
-                return
+        specs = (getattr(sys.modules.get(name), "__spec__", None) for name in SLOW_LIBRARIES)
+        if names := [spec.name for spec in specs if spec and getattr(spec, "_initializing", False)]:
             print_progress(f"  importing {', '.join(names)}")
 
-    threading.Thread(target=announce, daemon=True).start()
+    timer = threading.Timer(IMPORT_SECONDS, announce)
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        ended.set()
+        timer.cancel()
 
 
 def error_message(error: BaseException) -> str:
@@ -263,16 +247,11 @@ def run_command(command_line: Sequence[str]) -> None:
 
 
 def use_package(folder: Path | None) -> None:
-    """Import a package of the user, with the schemes and architectures that it registers, for this command and others.
-
-    :param folder: of ``--user-dir``
-    """
+    """Import a package of the user, with all that it registers, for this command and those that it starts."""
     commands.USER_DIR.set(folder or PACKAGE)
     if folder is not None:
         from fairseq import utils
 
-        if not folder.is_dir():
-            raise UserError(f"--user-dir {folder}: no such folder")
         utils.import_user_module(argparse.Namespace(user_dir=str(folder)))
 
 

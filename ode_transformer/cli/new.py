@@ -1,9 +1,7 @@
 """``ode-transformer new``: a recipe for a user's own text."""
 
-import os
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -25,7 +23,8 @@ def run(args: Namespace) -> None:
         raise UserError(f"{path}: exists already; remove it, or choose another name")
     check_writable(path)
     files = {split: getattr(args, split) for split in SPLITS if getattr(args, split)}
-    kind = args.kind or default_kind(files["train"])
+    one_file_kind = "corrections" if plain_name(files["train"][0]).endswith(".m2") else "text"
+    kind = args.kind or ("translation" if len(files["train"]) > 1 else one_file_kind)
     sides = 2 if kind in ("translation", "summaries") else 1
     for split, paths in files.items():
         if len(paths) != sides:
@@ -55,7 +54,6 @@ def run(args: Namespace) -> None:
     read = Recipe.model_validate(yaml.safe_load(text)).for_arch(None)
     model = Experiment(read, RecipeData(read, path.parent), Machine(0)).model_description([plan.pieces])
     write_text(path, text)
-    warn_of_repeated_files(files, recipe.sides)
     for split, outcome in LONG_LINE_OUTCOMES.items():
         for file, numbers in counts[split].long_lines.items() if split in counts else ():
             reason = (
@@ -69,24 +67,6 @@ def run(args: Namespace) -> None:
     if arch is None and kind != "text":
         print("to export to CTranslate2, which has no such layers: --for ctranslate2 chooses another model")
     print(f"next: {command}")
-
-
-def warn_of_repeated_files(files: Mapping[str, Sequence[Path]], sides: Sequence[str]) -> None:
-    """Warn of each file that stands for several splits or sides."""
-    uses: dict[str, list[str]] = {}
-    for split, paths in files.items():
-        for path, side in zip(paths, sides if len(paths) == 2 else ("",), strict=True):
-            uses.setdefault(os.path.realpath(path), []).append(f"--{split} {side}".strip())
-    for name, names in uses.items():
-        if len(names) > 1:
-            print_progress(f"warning: {name}: the same file for {' and '.join(names)}")
-
-
-def default_kind(paths: list[Path]) -> str:
-    """Return the kind of text that files most probably have."""
-    if len(paths) > 1:
-        return "translation"
-    return "corrections" if plain_name(paths[0]).endswith(".m2") else "text"
 
 
 def side_names(kind: str, paths: list[Path]) -> tuple[str, str]:

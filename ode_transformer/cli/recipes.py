@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from ode_transformer.lab.recipes.experiment import Experiment
     from ode_transformer.lab.recipes.preparation import RecipeData
 
+GPU_DEVICES = ("nvidia[0-9]*", "kfd", "dxg")  # of NVIDIA, of AMD, and of Windows' Linux
 GLUE = "glue"  # the argument RECIPE that means pre-training and the tasks of GLUE
 
 
 def run_options(args: Namespace) -> RunOptions:
     """Return the run options among parsed arguments; those that a command does not have keep their defaults."""
     names = {field.name for field in fields(RunOptions)}
-    return RunOptions(**{name: value for name, value in vars(args).items() if name in names})
+    options = RunOptions(**{name: value for name, value in vars(args).items() if name in names})
+    has_gpu = any(True for pattern in GPU_DEVICES for _ in Path("/dev").glob(pattern))
+    if options.gpus and not has_gpu and not options.dry_run:
+        raise UserError(f"--gpus {options.gpus}: this machine has 0")
+    return options
 
 
 def load_data(args: Namespace) -> "RecipeData":
@@ -122,7 +127,7 @@ def reproduce(args: Namespace) -> None:
 
 def reproduce_glue(table: str | None, options: RunOptions) -> None:
     """Pre-train an encoder, or those of a published table, and fine-tune it on the tasks of GLUE."""
-    from ode_transformer.lab.glue.config import CONFIG, GlueConfig
+    from ode_transformer.lab.glue.tasks import CONFIG, GlueConfig
     from ode_transformer.lab.recipes.recipe import load_recipe
 
     config = read_yaml(CONFIG, GlueConfig)
@@ -145,7 +150,8 @@ def study(args: Namespace) -> None:
     file = find_study(args.study)
     chosen = read_study(file)
     setting = args.setting or chosen.first_setting
-    chosen.check_setting(setting)
+    if setting not in chosen.settings:
+        raise UserError(f"--setting {setting}: the settings of this study are {', '.join(chosen.settings)}")
     from ode_transformer.lab.studies.run_study import run_study
 
     command = ["ode-transformer", *args.words]

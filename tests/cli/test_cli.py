@@ -95,7 +95,7 @@ def test_wrong_usage(words: list[str], message: str, capsys: pytest.CaptureFixtu
 # Help and refusals of every command, in one process; prints the packages that were imported, with the command.
 HELP_AND_REFUSALS = """
 import contextlib, io, sys
-from ode_transformer.cli import command
+from ode_transformer.cli import command, recipes
 
 def commands(table, *names):
     for name, (source, _) in table.items():
@@ -103,8 +103,9 @@ def commands(table, *names):
         if not isinstance(source, str):
             yield from commands(source, *names, name)
 
+recipes.GPU_DEVICES = ()
 recipe = ["reproduce", "multi30k_en_de"]
-refused = [[*recipe, "--systems", "a"], ["train", "nosuch"], ["study", "nosuch"], ["nosuch"]]
+refused = [[*recipe, "--gpus", "8"], [*recipe, "--systems", "a"], ["train", "nosuch"], ["study", "nosuch"], ["nosuch"]]
 refused += [[*recipe, flag, "nosuch"] for flag in ("--arch", "--table", "--variant")]
 refused += [[command, "multi30k_en_de", "--arch", "nosuch"] for command in ("prepare", "train", "evaluate")]
 refused += [["quickstart", "--arch", "nosuch"]]

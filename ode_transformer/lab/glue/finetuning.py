@@ -62,8 +62,6 @@ def binarise(prepared: PreparedTask, encode: Callable[[str], str], dictionary: P
     """Write encoded texts, then binary data in the layout of fairseq's task sentence_prediction.
 
     That has ``input0``, ``input1`` and ``label``; a second development set is called valid1.
-
-    :param encode: turns a line into pieces separated by spaces
     """
     tables, classes, binary = prepared.tables, prepared.task.classes, prepared.data
     inputs = [f"input{number}" for number in range(len(prepared.task.texts))]
@@ -186,32 +184,25 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str]) -> dict[str, li
     return predictions
 
 
-# The function of scipy or scikit-learn, its options, and its lowest value
-TASK_METRICS: dict[str, tuple[str, dict[str, Any], float]] = {
-    "matthews": ("matthews_corrcoef", {}, -1),
-    "accuracy": ("accuracy_score", {}, 0),
-    "f1": ("f1_score", {"pos_label": "1", "zero_division": 0.0}, 0),
-    "pearson": ("pearsonr", {}, -1),
-    "spearman": ("spearmanr", {}, -1),
-}
+# Metrics of the tasks, and the lowest value of each
+LOWEST = {"matthews": -1.0, "accuracy": 0.0, "f1": 0.0, "pearson": -1.0, "spearman": -1.0}
 
 
 def _measure(name: str, labels: Sequence[str], predictions: Sequence[str]) -> float:
     """Compute a metric; a correlation is 0 where all predictions are equal and it is not defined."""
-    function, options, _ = TASK_METRICS[name]
-    if name not in ("pearson", "spearman"):
-        import sklearn.metrics  # slow
-
-        return float(getattr(sklearn.metrics, function)(labels, predictions, **options))
     from scipy import stats
+    from sklearn import metrics  # slow, as scipy
 
-    numbers = [[float(value) for value in values] for values in (predictions, labels)]
-    return 0.0 if len(set(numbers[0])) < 2 else float(getattr(stats, function)(*numbers)[0])
+    if name in ("pearson", "spearman"):
+        numbers = [[float(value) for value in values] for values in (predictions, labels)]
+        return 0.0 if len(set(numbers[0])) < 2 else float(getattr(stats, f"{name}r")(*numbers)[0])
+    if name == "f1":
+        return float(metrics.f1_score(labels, predictions, pos_label="1", zero_division=0.0))
+    function = metrics.matthews_corrcoef if name == "matthews" else metrics.accuracy_score
+    return float(function(labels, predictions))
 
 
 def evaluate(metrics: Sequence[str], predictions: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
     """Compute metrics in per cent (Lu et al. 2019, Table 2); each has its lowest value if a prediction is nan."""
     diverged = "nan" in predictions
-    return {
-        name: 100 * (TASK_METRICS[name][2] if diverged else _measure(name, labels, predictions)) for name in metrics
-    }
+    return {name: 100 * (LOWEST[name] if diverged else _measure(name, labels, predictions)) for name in metrics}

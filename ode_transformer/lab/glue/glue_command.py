@@ -1,7 +1,5 @@
 """``ode-transformer analyse glue``: fine-tune a pre-trained encoder on the GLUE tasks, and write submission files.
 
-    ode-transformer analyse glue --path CHECKPOINT [--data DIR] [--raw DIR] [-- FLAGS OF fairseq-train]
-
 Every combination of the grid of ``configs/glue.yaml`` is trained; the best on a development set predicts its test set.
 """
 
@@ -16,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.lab.glue import finetuning
-from ode_transformer.lab.glue.config import GlueConfig
 from ode_transformer.lab.glue.finetuning import PreparedTask, prepare_task
-from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table, submission_text
+from ode_transformer.lab.glue.tasks import TASKS, GlueConfig, find_tables, read_table
 from ode_transformer.lab.recipes import training, workflow
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.recipe import Recipe
@@ -30,6 +27,7 @@ from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import read_yaml
 
 WNLI = 65.1  # accuracy of the more frequent answer; the published average counts the task that is left out
+STS_RANGE = (0.0, 5.0)  # of the scores of STS-B
 NAME = "glue"  # for reproduce, as if it were a recipe
 
 
@@ -56,11 +54,7 @@ def plan_runs(
     config: GlueConfig,
     train_flags: Sequence[str] = (),
 ) -> list[GridRun]:
-    """Return a task's runs, one for each combination of the grid.
-
-    :param options: flags of fairseq-train by name, for every run of the task
-    :param train_flags: words of the user, which come last
-    """
+    """Return a task's runs, one for each combination of the grid; words of the user come last."""
     runs, name = [], prepared.task.name
     task_flags = {"task": "symmetric_sentence_prediction"} if name in config.symmetric else {}
     for values in itertools.product(*config.grid.values()):
@@ -125,9 +119,11 @@ def write_submission(prepared: PreparedTask, split: str, best: BestRun, folder: 
     name = task.submissions.get(test, task.name)
     if "nan" in results["test"]:
         return [name, "diverged", run.name]
-    indices = [example.index for example in prepared.tables[test]]
-    text = submission_text(task, list(zip(indices, results["test"], strict=True)))
-    write_files(folder, {f"{name}.tsv": text}, f"{name}.tsv")
+    rows = ["index\tprediction"]
+    for example, value in zip(prepared.tables[test], results["test"], strict=True):
+        clipped = value if task.classes else f"{min(max(float(value), STS_RANGE[0]), STS_RANGE[1]):.3f}"
+        rows.append(f"{example.index}\t{clipped}")
+    write_files(folder, {f"{name}.tsv": "\n".join(rows) + "\n"}, f"{name}.tsv")
     return [name, ", ".join(f"{metric} {value:.2f}" for metric, value in results["dev"].items()), run.name]
 
 

@@ -1,4 +1,4 @@
-"""The eight tasks of the GLUE benchmark on which Macaron Net (Lu et al. 2019, B.3) is evaluated, and their tables.
+"""The eight tasks of the GLUE benchmark on which Macaron Net (Lu et al. 2019, B.3) is evaluated: tables and grid.
 
 A task is a folder of tab-separated tables without quoting, as the benchmark publishes them. WNLI is left out, as in
 the paper.
@@ -8,11 +8,53 @@ import shutil
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from ode_transformer.lab.corpora.download import SOURCES_FILE, obtain_files, read_sources
+from ode_transformer.lab.recipes.recipe import Flags, FlagValue
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, write_files
 from ode_transformer.support.lines import read_lines
+from ode_transformer.support.yaml_file import CONFIGS, YamlSection
+
+CONFIG = CONFIGS / "glue.yaml"
+
+
+class PublishedGlue(YamlSection):
+    """Published scores of a system on the test sets.
+
+    :param arch: the architecture that stands for the system
+    :param scores: metrics of each submitted file, in the order of the task's
+    """
+
+    table: str
+    system: str
+    arch: str
+    scores: dict[str, list[float]]
+
+
+class GlueConfig(YamlSection):
+    """Grid and common flags.
+
+    :param symmetric: tasks whose pairs have no order: in training their texts change places by chance
+    :param grid: flags of fairseq-train, each with the values to try; batch-size, lr and max-epoch at least
+    """
+
+    pretraining: str = "bert_pretraining"
+    arch: str = "macaron_bert_base"
+    symmetric: list[str] = []
+    grid: dict[str, Annotated[list[FlagValue], Field(min_length=1)]]
+    train: Flags
+    expected: list[PublishedGlue] = []
+
+    def systems_of(self, table: str) -> list[str]:
+        """Return the architectures of a published table."""
+        if archs := [entry.arch for entry in self.expected if entry.table == table]:
+            return archs
+        tables = "; ".join(dict.fromkeys(entry.table for entry in self.expected))
+        raise UserError(f"--table {table}: not among the published results of glue: {tables or 'it has none'}")
 
 
 @dataclass(frozen=True)
@@ -21,7 +63,7 @@ class GlueTask:
 
     :param texts: columns of the one or two texts
     :param classes: possible labels; empty where the label is a number
-    :param metrics: keys of ``finetuning.TASK_METRICS``; their mean ranks the runs
+    :param metrics: see ``finetuning.evaluate``; their mean ranks the runs
     :param parts: of MRPC, which is published in several; see ``sources``
     :param tables: file of each split; fairseq calls a second development set valid1
     :param submissions: name of the submitted file for each test split, where it is not the task's
@@ -53,6 +95,7 @@ class GlueTask:
 
 _ENTAILMENT = ("entailment", "not_entailment")
 _PAIR = ("sentence1", "sentence2")
+_PAIR_METRICS = ("f1", "accuracy")
 
 TASKS = {
     task.name: task
@@ -60,20 +103,11 @@ TASKS = {
         GlueTask("CoLA", ("sentence",), metrics=("matthews",), columns=("source", "label", "mark", "sentence")),
         GlueTask("SST-2", ("sentence",)),
         GlueTask(
-            "MRPC",
-            ("#1 String", "#2 String"),
-            label="Quality",
-            metrics=("f1", "accuracy"),
-            parts=("train", "test", "dev_ids"),
+            "MRPC", ("#1 String", "#2 String"), "Quality", metrics=_PAIR_METRICS, parts=("train", "test", "dev_ids")
         ),
         GlueTask("STS-B", _PAIR, label="score", classes=(), metrics=("pearson", "spearman")),
         GlueTask(
-            "QQP",
-            ("question1", "question2"),
-            label="is_duplicate",
-            metrics=("f1", "accuracy"),
-            index="id",
-            broken_rows=True,
+            "QQP", ("question1", "question2"), "is_duplicate", metrics=_PAIR_METRICS, index="id", broken_rows=True
         ),
         GlueTask(
             "MNLI",
@@ -93,7 +127,6 @@ TASKS = {
         GlueTask("RTE", _PAIR, classes=_ENTAILMENT),
     )
 }
-STS_RANGE = (0.0, 5.0)
 MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "mrpc_dev_ids.tsv")
 
 
@@ -133,19 +166,6 @@ def read_table(task: GlueTask, folder: Path, split: str) -> list[Example]:
     return examples
 
 
-def submission_text(task: GlueTask, predictions: list[tuple[str, str]]) -> str:
-    """Return the text of a submission file.
-
-    :param predictions: for each example its number and its class or, for STS-B, a score, which is clipped to the range
-    """
-    rows = ["index\tprediction"]
-    for index, value in predictions:
-        if not task.classes:
-            value = f"{min(max(float(value), STS_RANGE[0]), STS_RANGE[1]):.3f}"
-        rows.append(f"{index}\t{value}")
-    return "\n".join(rows) + "\n"
-
-
 def find_tables(task: GlueTask, raw: Path | None, output: Path, dry_run: bool = False) -> Path:
     """Return the folder with a task's tables: within ``raw`` or, downloaded or divided, within ``output``.
 
@@ -159,13 +179,13 @@ def find_tables(task: GlueTask, raw: Path | None, output: Path, dry_run: bool = 
     elif not dry_run and not (folder / task.tables["train"]).exists():
         for path in obtain_files(task.sources, read_sources(SOURCES_FILE), None, folder).values():
             if path.suffix == ".zip":
-                unpack(task, path)
+                unpack_tables(task, path)
         if task.name == "MRPC":
             divide_mrpc(folder, folder)
     return folder
 
 
-def unpack(task: GlueTask, archive: Path) -> None:
+def unpack_tables(task: GlueTask, archive: Path) -> None:
     """Extract the tables of a task from an archive, and nothing else, into the archive's folder."""
     with zipfile.ZipFile(archive) as zip_file:
         names = zip_file.namelist()

@@ -21,6 +21,7 @@ from typing import Any
 from fairseq.models import BaseFairseqModel
 
 from ode_transformer.lab.analysis.training_log import read_log
+from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.recipes import machine, training
 from ode_transformer.lab.recipes.machine import Batch, Machine
 from ode_transformer.lab.recipes.options import RunOptions
@@ -49,16 +50,8 @@ SKIP_LONG_SENTENCES = {"skip-invalid-size-inputs-valid-test": True}
 # Flags that may change between two parts of the same training: those of place, time, log and kept checkpoints.
 CHANGEABLE_FLAGS = {
     *("log-depth-interval", "log-samples", "user-dir", "stop-time-hours", "save-dir", "tensorboard-logdir"),
-    *SKIP_LONG_SENTENCES,
-    *(
-        "cuda-graphs",
-        "ddp-backend",
-        "max-tokens-valid",
-        "no-epoch-checkpoints",
-        "keep-last-epochs",
-        "save-interval-updates",
-        "keep-interval-updates",
-    ),
+    *("cuda-graphs", "ddp-backend", "max-tokens-valid", *SKIP_LONG_SENTENCES),
+    *("no-epoch-checkpoints", "keep-last-epochs", "save-interval-updates", "keep-interval-updates"),
 }
 
 
@@ -76,19 +69,14 @@ class Experiment:
     options: RunOptions = RunOptions()
     seed: int | None = None
 
-    @cached_property
-    def folder(self) -> Path:
-        """Folder of the run; its name tells the run from runs with other flags."""
-        return self.data.folder / self._run_name(self.seed)
-
-    @property
-    def table_path(self) -> Path:
-        """The table with the scores of all seeds."""
-        return self.data.folder / f"{self._run_name()}.md"
-
-    def _run_name(self, seed: int | None = None) -> str:
+    def run_name(self, seed: int | None = None) -> str:
+        """Return the name of the folder of a run; it tells the run from those with other flags or another seed."""
         options = {"variant": self.options.variant, "seed": seed}
         return training.run_name(self.recipe.arch, [*commands.flags(options), *self.options.train_flags])
+
+    @cached_property
+    def folder(self) -> Path:
+        return self.data.folder / self.run_name(self.seed)
 
     @property
     def checkpoints(self) -> Path:
@@ -241,24 +229,16 @@ class Experiment:
         """Return the update that ends the training; None if something else does."""
         return self.train_settings.max_update or None
 
-    @property
-    def provenance_path(self) -> Path:
-        return self.folder / "trained.json"
-
     # -- evaluate ------------------------------------------------------------------------------------------------
 
-    def average_command(self) -> Command:
-        """Return the command that writes the model of the recipe's checkpoints."""
+    def average_command(self, name: str | None = None) -> Command:
+        """Return the command that writes the model of the recipe's checkpoints, or of one: ``best`` or ``last``."""
         average = self.recipe.average
-        if average.best:
-            return self.checkpoint_command("best")
-        last = commands.flags({"last": average.last, "by": average.by})
-        return ["ode-transformer", "checkpoint", "average", self.checkpoints, *last, "--output", self.model_path]
-
-    def checkpoint_command(self, name: str) -> Command:
-        """Return the command that makes one checkpoint the model: ``best`` or ``last``."""
-        path = self.checkpoints / f"checkpoint_{name}.pt"
-        return ["ode-transformer", "checkpoint", "average", path, "--output", self.model_path]
+        if name is None and average.last:
+            checkpoints: Command = [self.checkpoints, *commands.flags({"last": average.last, "by": average.by})]
+        else:
+            checkpoints = [self.checkpoints / f"checkpoint_{name or 'best'}.pt"]
+        return ["ode-transformer", "checkpoint", "average", *checkpoints, "--output", self.model_path]
 
     def validation_command(self) -> Command:
         """Return the command that measures the validation loss of the model."""
@@ -311,6 +291,15 @@ class Experiment:
         references = [(self.first_sentences or self.data.corpus) / name for name in self.references(scoring, split)]
         kind = "--gold" if scoring.against == "m2" else "--references"
         return [*score, *([kind] if references else []), *references, "--json"]
+
+    def sentence_score_commands(self) -> dict[str, Command]:
+        """Return title -> command of the scores of the first test set that follow from its sentences."""
+        split = next((split for split in self.recipe.sets if split != "valid"), None)
+        return {
+            self.recipe.score_title(scoring.names[0], split): self.score_command(scoring, split)
+            for scoring in self.recipe.score
+            if split is not None and self.data.parallel and METRICS[scoring.metric].statistics
+        }
 
     def references(self, scoring: Scoring, split: str) -> list[str]:
         """Return the names of the files of the corpus that a split is scored against; none: the log has them."""

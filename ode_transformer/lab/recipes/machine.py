@@ -27,11 +27,8 @@ class Machine:
     """The processors of a training.
 
     :param gpus: of each node; 0 for the CPU
-    :param precision: of the training's arithmetic
-    :param nodes: machines that train together
     :param rank: number of this machine among them, from 0
     :param master: HOST:PORT of the first of several nodes
-    :param cpu_processes: processes that train together on the CPU
     :param large_gpus: each GPU has at least ``LARGE_GPU`` bytes
     """
 
@@ -115,7 +112,6 @@ class Batch:
 
     :param max_tokens: of a pass
     :param update_freq: passes of each process before an update
-    :param processes: that work at once
     """
 
     max_tokens: int

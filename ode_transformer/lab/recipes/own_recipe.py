@@ -77,11 +77,7 @@ class TrainingPlan:
 
 
 def plan_training(kind: str, counts: TextCounts) -> TrainingPlan:
-    """Choose sizes and settings by the rule of docs/own_data.md.
-
-    :param kind: one of ``UNITS``
-    :param counts: of the training text
-    """
+    """Choose sizes and settings by the rule of docs/own_data.md, given the counts of the training text."""
     pieces = 30 * sum(counts.characters) ** (1 / 3) + counts.letters
     tokens = max(counts.characters) / CHARACTERS_PER_TOKEN
     nearest = 2 ** round(math.log2(2 * math.sqrt(tokens)))
@@ -100,7 +96,6 @@ def plan_training(kind: str, counts: TextCounts) -> TrainingPlan:
 def count_text(kind: str, paths: Sequence[Path]) -> TextCounts:
     """Count the lines, or pairs of lines, of a split.
 
-    :param kind: one of ``UNITS``
     :raises UserError: a file is missing, empty or not UTF-8; the sides have different numbers of lines
     """
     examples: Iterable[Sequence[str]]

@@ -65,16 +65,16 @@ class RecipeData:
         pieces = self.recipe.vocabulary.model_file
         return dictionaries + ([self.pieces / pieces] if pieces else [])
 
-    def prepare(self, raw: Path | None, downloads: Path, workers: int) -> Jobs:
-        """Run the jobs of preparation and return them, for the jobs of a run to build on; completed ones are skipped.
+    def prepare(self, raw: Path | None, downloads: Path, workers: int) -> None:
+        """Run the jobs of preparation; completed ones are skipped.
 
         :param raw: the user's folder with raw files; None to download them
         :raises UserError: a raw file is missing or wrong, a command failed, or the folder has other data
         """
+        jobs = Jobs(self.folder)
         if raw is None and not self._own_files_changed() and self.is_prepared():
-            jobs = self.prepared_jobs()
             jobs.report(f"{self.folder}: prepared already")
-            return jobs  # even if the raw files no longer exist
+            return  # even if the raw files no longer exist
         self._check_folder()  # before anything is downloaded
         sources = self.recipe.source_list()
         files = self.recipe.corpus.obtain(sources, raw, downloads)
@@ -84,7 +84,6 @@ class RecipeData:
             "pieces": lambda: self._encode_pieces(workers),
             "binarise": lambda: self._binarise(workers),
         }
-        jobs = Jobs(self.folder)
         with lock_directory(self.folder, "preparing data"):
             self._check_folder()
             if file := find_within(files.values(), [result for _, _, result in self._requests([])]):
@@ -92,13 +91,9 @@ class RecipeData:
             self.manifest.record(recipe=self.owner, raw=description)
             for name, request, result in self._requests(description):
                 jobs.run(name, request, result, work_of_jobs[name])
-        return jobs
 
     def _check_folder(self) -> None:
-        """Check that nothing is lost when the folder's old data are replaced.
-
-        :raises UserError: they are those of another recipe, or no preparation has ever run here
-        """
+        """Refuse to replace the data of another recipe, or what no preparation has made."""
         results = [result for _, _, result in self._requests([]) if result.exists()]
         record, advice = self.manifest.entries(), "choose another folder by --output, or another name for the recipe"
         if results and "raw" not in record:
@@ -122,10 +117,7 @@ class RecipeData:
         return jobs
 
     def training_jobs(self) -> Jobs:
-        """Return the jobs that a training builds on: all of them, but other test text is no other training.
-
-        :raises UserError: as :meth:`prepared_jobs`
-        """
+        """Return the jobs that a training builds on: all of them, but other test text is no other training."""
         data = self.prepared_jobs()
         return Jobs(self.folder, self.manifest.entries().get("trained on", data.digest))
 
@@ -202,10 +194,7 @@ class RecipeData:
         self.manifest.record(**{"trained on": content_digest(sorted(files))})
 
     def preprocess_command(self, splits: Sequence[str], workers: int, text: Path | None = None) -> list[str | Path]:
-        """Return the command that binarises some splits.
-
-        :param text: link to the folder of the text
-        """
+        """Return the command that binarises some splits."""
         # fairseq-preprocess takes whole file names for plain text, and names without the language for two sides.
         suffix = "" if self.parallel else f".{self.languages[0]}"
         paths = {split: f"{(text or self.text) / split}{suffix}" for split in splits}
@@ -244,14 +233,12 @@ class RecipeData:
 
     def report(self) -> str:
         """Return the sizes beside the published ones, as text."""
-        published = self.recipe.counts
-        lines = []
+        lines = [f"{self.folder}:"]
         for name, count in self.sizes().items():
-            comparison = ""
-            if name in published:
-                comparison = f"  published: {published[name]:,} ({100 * (count / published[name] - 1):+.1f} %)"
-            lines.append(f"  {name:<12}{count:>12,}{comparison}")
-        return "\n".join([f"{self.folder}:", *lines, *self._long_lines()])
+            lines.append(f"  {name:<12}{count:>12,}")
+            if published := self.recipe.counts.get(name):
+                lines[-1] += f"  published: {published:,} ({100 * (count / published - 1):+.1f} %)"
+        return "\n".join([*lines, *self._long_lines()])
 
     def _long_lines(self) -> Iterator[str]:
         """Yield a text for each file of validation and test that has longer lines than a model has positions."""

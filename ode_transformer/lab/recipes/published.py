@@ -55,10 +55,7 @@ def comparison_table(
 
 
 def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[str, Score]]]]) -> str:
-    """Return a Markdown table of the systems of a published table: the mean of the seeds and the published score.
-
-    :param systems: each with the scores of each seed by title
-    """
+    """Return a Markdown table of the systems of a published table: the mean of the seeds and the published score."""
     titles = list(dict.fromkeys(title for _, seeds in systems for scores in seeds for title in scores))
     rows = []
     for result, seeds in systems:

@@ -17,7 +17,7 @@ from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Command, Experiment
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe
 from ode_transformer.lab.recipes.preparation import RecipeData
-from ode_transformer.lab.recipes.recipe import Recipe, architectures, choose_system, read_recipe
+from ode_transformer.lab.recipes.recipe import architectures, choose_system, read_recipe
 from ode_transformer.nn import depth_schemes
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output, print_text
@@ -31,73 +31,60 @@ EXAMPLES = {"text": ("Show all events.", "Please enter a valid date."), "g2p": (
 
 @dataclass(frozen=True)
 class Quickstart:
-    """A run of the quickstart.
-
-    :param options: of the run; ``raw`` is a folder with the wheels that contain the data
-    :param task: ``text`` for translation, ``g2p`` for spelling to phonemes
-    :param scheme: of the encoder, in the size of the default architecture
-    """
+    """A run of the quickstart; ``options.raw`` is a folder with the wheels that contain the data."""
 
     options: RunOptions
     task: str = "text"
     target: str | None = None
     scheme: str | None = None
 
-    def recipe(self) -> Recipe:
-        """Return the task's recipe for the target language, with the scheme's architecture in the recipe's size."""
+    def experiment(self) -> Experiment:
+        """Return the experiment that the quickstart runs, in the size of the task's recipe."""
         recipe = read_recipe(find_recipe(f"quickstart_{self.task}"))
         if self.target:
             corpus = recipe.corpus.model_dump(exclude_unset=True) | {"target": self.target}
             recipe = recipe.model_copy(update={"corpus": type(recipe.corpus).model_validate(corpus)})
-        arch = self.options.arch or self._scheme_arch() or recipe.arch
-        flags = {"log-depth-interval": recipe.train["log-interval"]} | recipe.train  # for the report
+        arch, flags = self.options.arch, self.options.train_flags
+        if self.scheme:  # the papers' methods have architectures, any other is a flag of Euler's
+            own_arch = f"ode_transformer_{self.scheme}_tiny"
+            arch = arch or (own_arch if own_arch in architectures("translation") else "ode_transformer_euler_tiny")
+            if arch != own_arch:
+                flags = ("--encoder-ode-scheme", self.scheme, *flags)  # with its tableau's coefficients
+        if self.options.minutes:  # instead of the recipe's updates
+            flags = ("--max-update", "0", *flags)
+        options = replace(self.options, arch=arch, train_flags=flags)
+        train = {"log-depth-interval": recipe.train["log-interval"]} | recipe.train  # for the report
         # The recipe's size fits the architecture of any scheme.
-        sized = {recipe.arch, *map(_tiny, depth_schemes())}
-        recipe = recipe.model_copy(update={"train": flags, "arch": arch if arch in sized else recipe.arch})
-        return choose_system(recipe, self.options)
-
-    def _scheme_arch(self) -> str | None:
-        """Return the architecture of the scheme: the papers' methods have their own, any other is a flag of Euler's."""
-        if self.scheme is None or _tiny(self.scheme) in architectures("translation"):
-            return self.scheme and _tiny(self.scheme)
-        return _tiny("euler")
-
-    def experiment(self) -> Experiment:
-        """Return the experiment that the quickstart runs."""
-        recipe, options = self.recipe(), self.options
-        if self.scheme and not recipe.arch.endswith(f"_{self.scheme}_tiny"):
-            flags = ("--encoder-ode-scheme", self.scheme, *options.train_flags)  # with its tableau's coefficients
-            options = replace(options, train_flags=flags)
-        if options.minutes:  # instead of the recipe's updates
-            options = replace(options, train_flags=("--max-update", "0", *options.train_flags))
+        is_sized = arch in {f"ode_transformer_{scheme}_tiny" for scheme in depth_schemes()}
+        recipe = recipe.model_copy(update={"train": train, "arch": arch if is_sized else recipe.arch})
+        recipe = choose_system(recipe, options)
         data = RecipeData(recipe, options.output / "-".join(recipe.corpus.languages), f"quickstart_{self.task}")
         (experiment,) = workflow.plan_experiments(recipe, data, options)
         return experiment
 
     def next_commands(self, experiment: Experiment) -> str:
         """Return what to try after the quickstart, as lines of text with commands."""
-        program = shutil.which("ode-transformer") and "ode-transformer"
-        program = program or str(Path(sys.prefix) / "bin" / "ode-transformer")
-        options = self.options
+        program = "ode-transformer" if shutil.which("ode-transformer") else f"{sys.prefix}/bin/ode-transformer"
+        options, user_dir = self.options, commands.user_dir_flags()
         task = self.task if self.task != "text" else None
         output = options.output if options.output != OUTPUT else None
         chosen = commands.flags({"task": task, "target": self.target, "output": output, "wheels": options.raw})
-        chosen += commands.user_dir_flags()
-        again = shlex.join([program, "quickstart", *chosen])
+        again = [program, "quickstart", *chosen, *user_dir]
         model = commands.flags({"arch": options.arch, "scheme": self.scheme})
         updates = 3 * int(experiment.recipe.train["max-update"])
-        longer = shlex.join(
-            [program, "quickstart", *chosen, *model, "--", *options.train_flags, "--max-update", str(updates)]
-        )
-        translate = shlex.join([program, "translate", "--path", str(experiment.model_path), *commands.user_dir_flags()])
-        lines = ["== now"]
-        lines += [f"  translate a sentence:  echo {shlex.quote(text)} | {translate}" for text in EXAMPLES[self.task]]
-        lines.append(f"  train longer:          {longer}")
-        lines.append(f"  another scheme:        {again} --scheme rk4")
+        longer = shlex.join([*again, *model, "--", *options.train_flags, "--max-update", str(updates)])
+        translate = shlex.join([program, "translate", "--path", str(experiment.model_path), *user_dir])
         own_text = "--train my.train.{en,de} --valid my.valid.{en,de}"
-        lines.append(f"  your own data:         {program} new my-experiment {own_text}")
-        lines.append(f"  the whole commands:    {_command_log(experiment)}")
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                "== now",
+                *(f"  translate a sentence:  echo {shlex.quote(text)} | {translate}" for text in EXAMPLES[self.task]),
+                f"  train longer:          {longer}",
+                f"  another scheme:        {shlex.join(again)} --scheme rk4",
+                f"  your own data:         {program} new my-experiment {own_text}",
+                f"  the whole commands:    {experiment.data.folder}/commands.log",
+            ]
+        )
 
     def prepare(self, experiment: Experiment) -> None:
         """Prepare the data: wheels → corpus → pieces → binarised."""
@@ -107,7 +94,7 @@ class Quickstart:
         """Prepare, train, translate and score; completed jobs are skipped."""
         experiment = self.experiment()
         data = experiment.data
-        with compact_output(_command_log(experiment)):
+        with compact_output(data.folder / "commands.log"):
             self.prepare(experiment)
             sizes = (f"{name} {count:,}" for name, count in data.sizes().items())
             print(f"{data.folder}: {', '.join(sizes)}")
@@ -118,15 +105,6 @@ class Quickstart:
             inputs = [experiment.scores_path, experiment.model_path]
             workflow.write_report(experiment.folder, inputs, experiment.recipe.threads)
         print(self.next_commands(experiment))
-
-
-def _tiny(scheme: str) -> str:
-    return f"ode_transformer_{scheme}_tiny"
-
-
-def _command_log(experiment: Experiment) -> Path:
-    """Return the file of the whole commands."""
-    return experiment.data.folder / "commands.log"
 
 
 def show_translations(experiment: Experiment) -> None:

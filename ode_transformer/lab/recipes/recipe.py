@@ -208,25 +208,24 @@ class Recipe(YamlSection):
         :raises UserError: the recipe has no such variant, or it changes nothing for this architecture
         """
 
+        chosen = arch or self.arch
+
         def matching(section: str, patterns: Mapping[str, Overrides]) -> list[Layer]:
             return [
                 (f"{section}.{pattern}", {name: getattr(values, name) for name in values.model_fields_set})
                 for pattern, values in patterns.items()
-                if fnmatchcase(arch or self.arch, pattern)
+                if fnmatchcase(chosen, pattern)
             ]
 
-        layers: list[Layer] = [("the recipe", {"train": self.train, "generate": self.generate})]
+        recipe: Layer = ("the recipe", {"train": self.train, "generate": self.generate})
+        layers = matching("architectures", self.architectures)
         if variant is None:
-            size = self.size if arch in (None, self.arch) else size_flags(self.size, str(arch))
-            layers.append(("size", {"train": size}))
-        layers += matching("architectures", self.architectures)
-        if variant is not None:
-            of_variant = matching(f"variants.{variant}", self.variants.get(variant, {}))
-            if not of_variant:
-                names = [name for name, patterns in self.variants.items() if matching(name, patterns)]
-                raise UserError(f"--variant {variant}: for {arch or self.arch} there is {', '.join(names) or 'none'}")
-            layers += of_variant
-        return layers
+            size = self.size if chosen == self.arch else size_flags(self.size, chosen)
+            return [recipe, ("size", {"train": size}), *layers]
+        if not (of_variant := matching(f"variants.{variant}", self.variants.get(variant, {}))):
+            names = [name for name, patterns in self.variants.items() if matching(name, patterns)]
+            raise UserError(f"--variant {variant}: for {chosen} there is {', '.join(names) or 'none'}")
+        return [recipe, *layers, *of_variant]
 
     def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
         """Return the recipe with the ``layers`` of an architecture merged into it."""
@@ -246,10 +245,8 @@ class Recipe(YamlSection):
 
     @property
     def train_layers(self) -> list[tuple[str, Flags]]:
-        """The sections that ``train`` was merged from, with their flags."""
-        layers = [(key, section.get("train", {})) for key, section in self._layers]
-        merged = {name: value for _, flags in layers for name, value in flags.items()}
-        return layers if merged == self.train else [("the recipe", self.train)]
+        """The sections that :meth:`for_arch` has merged into ``train``, with their flags."""
+        return [(key, section.get("train", {})) for key, section in self._layers]
 
     def prepared_as(self, name: str | None) -> Recipe:
         """Return a copy with one of ``preparations`` applied; None changes nothing."""
@@ -285,10 +282,9 @@ def size_flags(size: Flags, arch: str) -> Flags:
 
 def _replace_keys(section: YamlSection, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a section of the file with some of its keys replaced."""
-    values = (
-        {} if "kind" in changes else section.model_dump(exclude_unset=True) | {"kind": getattr(section, "kind", None)}
-    )
-    return {key: value for key, value in (values | dict(changes)).items() if value is not None}
+    values = section.model_dump(exclude_unset=True) | {"kind": getattr(section, "kind", None)}
+    replaced = changes if "kind" in changes else values | dict(changes)
+    return {key: value for key, value in replaced.items() if value is not None}
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -335,14 +331,10 @@ def architectures(task: str) -> dict[str, bool]:
     import ode_transformer.models  # noqa: F401  (registers ours)
     from ode_transformer.checkpoints.admission import is_of_this_package
 
-    kind = {
-        "translation": FairseqEncoderDecoderModel,
-        "language_modeling": FairseqLanguageModel,
-        "masked_lm": RobertaModel,
-    }[task]
-    return {
-        name: is_of_this_package(name) for name, model in sorted(ARCH_MODEL_REGISTRY.items()) if issubclass(model, kind)
-    }
+    kinds = {"translation": FairseqEncoderDecoderModel, "language_modeling": FairseqLanguageModel}
+    kind = kinds.get(task, RobertaModel)
+    names = sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, kind))
+    return {name: is_of_this_package(name) for name in names}
 
 
 def package_architectures(task: str) -> list[str]:

@@ -22,10 +22,11 @@ from ode_transformer.lab.recipes.published import published_results
 from ode_transformer.support import commands
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import atomic_directory, file_stamp, lock_directory, read_json, write_text
+from ode_transformer.support.files import atomic_directory, file_digest, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.provenance import provenance
 
+PROVENANCE = "trained.json"  # software, machine and command of a training, in its folder
 Step = tuple[str, Any, Path, Callable[[], None]]  # a job of the evaluation: name, request, result and work
 
 
@@ -65,15 +66,12 @@ def train(experiment: Experiment) -> None:
             raise UserError(f"{checkpoints}: no checkpoint; see {experiment.log}")
         on_gpu = experiment.machine.gpus > 0 and torch.cuda.is_available()
         origin = provenance(list(map(str, command)), on_gpu, commands.threads_to_set(threads))
-        write_text(experiment.provenance_path, json.dumps(origin, indent=1) + "\n")
+        write_text(folder / PROVENANCE, json.dumps(origin, indent=1) + "\n")
         jobs.complete("train", request)
 
 
 def is_trained(experiment: Experiment) -> bool:
-    """Return whether the training is complete; its checkpoints may have been deleted since.
-
-    :raises UserError: the data are not prepared, or for another recipe
-    """
+    """Return whether the training is complete; its checkpoints may have been deleted since."""
     data = experiment.data.training_jobs()
     return Jobs(experiment.folder, data.digest).is_done("train", _train_request(experiment, data), experiment.log)
 
@@ -151,7 +149,7 @@ def _evaluation_steps(experiment: Experiment) -> list[Step]:
         left_out = ("--cpu", "--fp16", "--bf16", str(commands.USER_DIR.get()), "checkpoint")
         return [word for word in relative if word not in left_out]
 
-    request = [request_of(experiment.average_command()), recipe.average.compare, log.exists() and file_stamp(log)]
+    request = [request_of(experiment.average_command()), recipe.average.compare, log.exists() and file_digest(log)]
     model = experiment.model_path if training.has_checkpoints(experiment.checkpoints) else log
     steps: list[Step] = [("average", request, model, partial(_write_model, experiment))]
     if first := experiment.first_sentences:
@@ -186,7 +184,7 @@ def _write_model(experiment: Experiment) -> None:
             texts[name], losses[name] = text, validated.pop(updates)
     chosen = min(losses, key=lambda name: losses[name])
     if chosen != "average":
-        experiment.run(experiment.checkpoint_command(chosen), log, append=True)
+        experiment.run(experiment.average_command(chosen), log, append=True)
     with open(log, "a", encoding="utf-8") as file:
         rejected = "; ".join(f"{texts[name]}: {loss:.3f}" for name, loss in losses.items() if name != chosen)
         file.write(f"{experiment.model_path}: {texts[chosen]} (validation loss {losses[chosen]:.3f}; {rejected})\n")

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -45,11 +46,7 @@ def run_name(arch: str, flags: Sequence[str]) -> str:
 
 
 def require_same_training(run: Path, digest: str) -> None:
-    """Refuse checkpoints of another training, which may have taken days.
-
-    :param digest: of everything that identifies the training
-    :raises UserError: the folder's training has another digest
-    """
+    """Refuse checkpoints of a training with another digest: it may have taken days."""
     if Manifest(run).entries().get("training") != digest:
         raise UserError(f"{run}: of a training with other flags or data, which is kept; move it away to train anew")
 
@@ -65,9 +62,7 @@ def train_or_resume(
     """Run fairseq-train, or resume it from its last checkpoint, unless all updates are made.
 
     :param run: existing folder of the manifest, the log and ``checkpoints``
-    :param digest: of everything that identifies the training
     :param last_update: that ends the training, if updates end it; fairseq would make one more on resuming
-    :param progress: as ``threads``, see ``commands.run``
     :raises UserError: the checkpoints belong to another training
     """
     checkpoints = run / "checkpoints"
@@ -119,24 +114,23 @@ def _updates(path: Path) -> int | None:
         return None
 
 
-def loss_report(line: str) -> dict[str, float] | None:
-    """Parse a line of fairseq-train's log; None if it reports neither a training loss nor that of the set ``valid``.
+def loss_report(line: str) -> dict[str, float]:
+    """Parse the losses in a line of fairseq-train's log, of training or of the set ``valid``.
 
-    :return: ``num_updates`` with either ``valid_loss`` or ``loss`` and fairseq's other numbers, such as ``wall``
+    :return: ``num_updates`` with ``valid_loss``, or with all numbers of training such as ``wall``; empty without a loss
     """
     split, numbers = parse_report(line) or ("", {})
-    if split not in {TRAIN, "valid"}:
-        return None
     try:
         # null: no update since the last report was followed by layer
         values = {name: float(value) for name, value in numbers.items() if value is not None}
     except (TypeError, ValueError):  # another process wrote into the same line
-        return None
-    if not {UPDATES, "loss"} <= values.keys():
-        return None
+        return {}
+    if split not in (TRAIN, "valid") or not {UPDATES, "loss"} <= values.keys():
+        return {}
     return values if split == TRAIN else {UPDATES: values[UPDATES], "valid_loss": values["loss"]}
 
 
+@dataclass
 class TrainingProgress:
     """The progress of a training: one line that changes on a terminal, else one in each minute or few in all.
 
@@ -148,27 +142,24 @@ class TrainingProgress:
     :param warmup: updates of the warm-up, before whose end no training should end
     """
 
-    def __init__(
-        self,
-        minutes: float = math.inf,
-        past_minutes: float = 0.0,
-        last_update: int | None = None,
-        output: TextIO | None = None,
-        warmup: int = 0,
-    ) -> None:
-        self.minutes, self.past_minutes, self.output = minutes, past_minutes, output or sys.stdout
-        self.last_update, self.warmup = last_update, warmup
+    minutes: float = math.inf
+    past_minutes: float = 0.0
+    last_update: int | None = None
+    warmup: int = 0
+    output: TextIO = field(default_factory=lambda: sys.stdout)
+
+    def __post_init__(self) -> None:
         self.values: dict[str, float] = {}
         self.sample: Sample | None = None  # of the validation that is about to end
-        self.interval = 60 * (max(1.0, minutes / 5) if math.isfinite(minutes) else 1)  # seconds, without a terminal
+        # Seconds between two lines, without a terminal
+        self.interval = 60 * (max(1.0, self.minutes / 5) if math.isfinite(self.minutes) else 1)
         self.last_line = -math.inf
 
     def __call__(self, line: str) -> None:
         """Show what a line of fairseq-train's log reports, if it reports a loss."""
         for sample in parse_samples(line)[:1]:
             self.sample = sample
-        report = loss_report(line)
-        if report is None:
+        if not (report := loss_report(line)):
             return
         self.values |= report
         if "valid_loss" in report and self.sample is not None:
@@ -210,14 +201,14 @@ class TrainingProgress:
         return max(0.0, min(limits))
 
     def __str__(self) -> str:
-        values, of_all = self.values, "" if self.last_update is None else f" of {self.last_update:,}"
-        texts = [f"{self.remaining:.1f} minutes left" if 0.05 <= self.remaining < math.inf else ""]
-        for name, text in (
-            ("num_updates", "update {:,.0f}" + of_all),
-            ("wps", "{:,.0f} tokens/s"),
-            ("lr", "learning rate {:.2g}"),
-            ("loss", "loss {:.2f}"),
-            ("valid_loss", "validation loss {:.2f}"),
-        ):
-            texts.append(text.format(values[name]) if name in values else "")
-        return "  ".join(filter(None, texts))
+        of_all = "" if self.last_update is None else f" of {self.last_update:,}"
+        formats = {
+            "num_updates": "update {:,.0f}" + of_all,
+            "wps": "{:,.0f} tokens/s",
+            "lr": "learning rate {:.2g}",
+            "loss": "loss {:.2f}",
+            "valid_loss": "validation loss {:.2f}",
+        }
+        texts = [f"{self.remaining:.1f} minutes left"] if 0.05 <= self.remaining < math.inf else []
+        texts += [text.format(self.values[name]) for name, text in formats.items() if name in self.values]
+        return "  ".join(texts)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ode_transformer import __version__
 from ode_transformer.lab.metrics.metric import Score
-from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.metrics.score_command import read_statistics
 from ode_transformer.lab.metrics.significance import drawn_scores, paired_difference
 from ode_transformer.lab.recipes import machine, run_experiment
@@ -33,10 +32,7 @@ POLL_SECONDS = 30  # until a training of another process is looked at again
 
 
 def recipe_data(recipe: Recipe, name: str, options: RunOptions) -> RecipeData:
-    """Return the data of a recipe in the user's output folder; every preparation has its own folder.
-
-    :param name: of the recipe, or the path of its file
-    """
+    """Return the data of a recipe, given by name or path: a folder for each preparation in the user's output."""
     file = Path(name) if name.endswith(".yaml") else CONFIGS / f"{name}.yaml"
     folder = options.output / "-".join(filter(None, (file.stem, recipe.preparation)))
     return RecipeData(recipe, folder, owner_name(file, folder))
@@ -78,10 +74,7 @@ def reproduce(experiments: Sequence[Experiment]) -> None:
 
 
 def train_and_compare(experiments: Sequence[Experiment]) -> dict[int | None, Mapping[str, Score]]:
-    """Train and evaluate every seed of a system, whose data are prepared, and print the scores.
-
-    :return: seed -> title -> score; without scores in a dry run
-    """
+    """Train and evaluate every seed of a system; print and return the scores by seed and title."""
     data, options = experiments[0].data, experiments[0].options
     scores: dict[int | None, Mapping[str, Score]] = {}
     for experiment in experiments:
@@ -96,7 +89,7 @@ def train_and_compare(experiments: Sequence[Experiment]) -> dict[int | None, Map
         print(f"\nmodel: {experiments[0].model_path}\na page about it: {page}")
         if data.recipe.score_titles:
             table = comparison_table(data.recipe, options.variant, options.train_flags, scores)
-            write_text(experiments[0].table_path, table + "\n")
+            write_text(data.folder / f"{experiments[0].run_name()}.md", table + "\n")
             print(f"\n{table}")
     return scores
 
@@ -108,8 +101,6 @@ def reproduce_table(
 
     A failure does not stop the other systems.
 
-    :param name: of the recipe, or the path of its file
-    :param systems: see ``table_systems``
     :param options: flags after -- are for every system
     :param command: that the user has typed
     """
@@ -143,11 +134,9 @@ def reproduce_table(
 
 
 def run_all(folders: Mapping[str, Path], run: Callable[[str], object]) -> list[str]:
-    """Run trainings by their names; a failure does not stop the others, and processes share the work.
+    """Run trainings by their names and return a line for each failure, which does not stop the others.
 
-    :param folders: name -> folder, locked by the process that trains
-    :param run: trains, or finds the training complete
-    :return: a line for each failure
+    :param folders: name -> folder, locked by the process that trains, so that several processes can share the work
     """
     failures, remaining, waiting = [], list(folders), list[str]()
     while remaining:
@@ -172,27 +161,17 @@ def run_all(folders: Mapping[str, Path], run: Callable[[str], object]) -> list[s
 
 
 def print_paired_test(systems: Mapping[str, Sequence[Experiment]]) -> None:
-    """Print the test of two systems over the sentences of their first test set, if a score follows from sentences.
-
-    :param systems: the runs of each, by its title
-    """
-    (experiment, *_), _ = systems.values()
-    split = next((split for split in experiment.recipe.sets if split != "valid"), None)
-    scoring = next((scoring for scoring in experiment.recipe.score if METRICS[scoring.metric].statistics), None)
-    if split is not None and scoring is not None:
-        first, second = (
-            drawn_scores([read_statistics(run.score_command(scoring, split)) for run in runs])
-            for runs in systems.values()
-        )
-        print(f"\n{' − '.join(systems)}: {scoring.names[0]} {paired_difference(first, second)}")
+    """Print the test of two systems over the sentences of their first test set, if a score follows from sentences."""
+    scores = [[run.sentence_score_commands() for run in runs] for runs in systems.values()]
+    for title in list(scores[0][0])[:1]:
+        first, second = (drawn_scores([read_statistics(run[title]) for run in runs]) for runs in scores)
+        print(f"\n{' − '.join(systems)}: {title} {paired_difference(first, second)}")
 
 
 def write_report(folder: Path, inputs: Sequence[Path], threads: int | None = None) -> None:
     """Write ``report.html`` of a run or a study unless it is current, and print where it lies.
 
-    :param folder: of the run or of the study's results
     :param inputs: files that decide what the page shows
-    :param threads: as for ``commands.run``
     """
     page = folder / "report.html"
     command: list[str | Path] = ["ode-transformer", "report", folder, "--output", page]

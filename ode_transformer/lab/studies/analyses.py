@@ -12,7 +12,7 @@ An analysis is a command of ``ode-transformer analyse`` as it would be typed, wi
     {output}                path of the results, to be completed: {output}.png
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,7 @@ Run = tuple[str, Experiment]  # the system's name, and one of its runs
 
 
 def analysis_commands(analyses: Mapping[str, str], runs: Sequence[Run], folder: Path) -> Iterator[tuple[str, Command]]:
-    """Yield the name and the command of each analysis, and of each system if the command takes one model.
-
-    :param runs: at least one
-    """
+    """Yield the name and the command of each analysis, and of each system if the command takes one model."""
     systems: dict[str, Experiment] = {}
     for name, experiment in runs:
         systems.setdefault(file_name(name), experiment)  # of several seeds, the first
@@ -57,34 +54,23 @@ def _shared_values(runs: Sequence[Run], systems: Mapping[str, Experiment]) -> di
     """Return the words of each field that stands for all runs."""
     experiment, recipe = runs[0][1], runs[0][1].recipe
     further = [experiment.data.corpus / name for name in experiment.references(recipe.score[0], "test")[1:]]
+    search = {name: recipe.generate.get(name) for name in ("beam", "lenpen", "max-len-a", "max-len-b")}
+    flavour = _flavour(recipe)
     metric = recipe.score[0].metric
-    tokenize = _flavour(recipe).get("tokenize") if metric == "bleu" else None
-
-    def per_system(file: Callable[[Experiment], Path]) -> list[str]:
-        return [f"{name}={file(run)}" for name, run in systems.items()]
-
+    tokenize = flavour.get("tokenize") if metric == "bleu" else None
     return {
         "{runs}": [f"{name}={run.folder}" for name, run in runs],
-        "{logs}": per_system(lambda run: run.decode_log("test")),
-        "{models}": per_system(lambda run: run.model_path),
+        "{logs}": [f"{name}={run.decode_log('test')}" for name, run in systems.items()],
+        "{models}": [f"{name}={run.model_path}" for name, run in systems.items()],
         "{data}": [experiment.data.binary],
         "{corpus}": [experiment.data.corpus],
-        "{search}": _search_flags(experiment),
-        "{flavour}": commands.flags(_flavour(recipe)),
+        "{search}": commands.flags(
+            {"remove-bpe": recipe.vocabulary.remove_bpe, **search, "cpu": experiment.machine.gpus == 0}
+        ),
+        "{flavour}": commands.flags(flavour),
         "{metric}": commands.flags({"metric": metric, "tokenize": tokenize}),
         "{references}": ["--more-references", *further] if further else [],
     }
-
-
-def _search_flags(experiment: Experiment) -> list[str]:
-    generate = experiment.recipe.generate
-    return commands.flags(
-        {
-            "remove-bpe": experiment.recipe.vocabulary.remove_bpe,
-            **{name: generate[name] for name in ("beam", "lenpen", "max-len-a", "max-len-b") if name in generate},
-            "cpu": experiment.machine.gpus == 0,
-        }
-    )
 
 
 def _flavour(recipe: Recipe) -> dict[str, Any]:

@@ -88,8 +88,7 @@ def draw_validations(results: StudyResults, path: Path) -> None:
     curves = [curve for _, curve in by_row.values()]
     late = [perplexity for curve in curves for updates, perplexity in curve if updates >= EARLY * curve[-1][0]]
     panels[0].set_ylim(0.97 * min(late), 1.03 * max(late))
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", fontsize="small")
+    figure.legend(loc="outside right upper", fontsize="small")
     save_figure(figure, path)
 
 

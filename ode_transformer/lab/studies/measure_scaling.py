@@ -1,8 +1,5 @@
 """``ode-transformer analyse scaling``: a larger architecture, by one step along two gradients (``studies.scaling``).
 
-    ode-transformer analyse scaling --arch NAME --gradients L'_l L'_w
-    ode-transformer analyse scaling --arch NAME [--recipe NAME | --data DIR] [--seeds 1,2,3] [-- FLAGS OF fairseq-train]
-
 Without ``--gradients`` they are measured:
 
     L'_l = (L(l + ε, w) - L(l, w)) / ε      L'_w = (L(l, w + ε) - L(l, w)) / ε      Reformer (Li et al. 2020), Eq. 10
@@ -41,10 +38,7 @@ from ode_transformer.support.tables import markdown_table
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Data of the trainings.
-
-    :param flags: flags of fairseq-train that belong to the data
-    """
+    """Data of the trainings, and the flags of fairseq-train that belong to them."""
 
     folder: Path
     digest: str

@@ -139,10 +139,7 @@ class StudyResults:
         return list(self.study.rows(self.setting))
 
     def main_table(self) -> StudyTable:
-        """Return the table with a row for each system and value of the axis.
-
-        A row has the mean ± standard deviation over seeds, the difference to the baseline, and published scores.
-        """
+        """Return the table with a row for each system and value of the axis; ``TABLE_NOTE`` describes it."""
         titles = dict.fromkeys(title for entry in self.published.values() for title in entry.scores)
         recipes = ", ".join(dict.fromkeys(entry.recipe for entry in self.published.values()))
         columns = ["parameters", "compute", "seeds"]
@@ -210,8 +207,7 @@ class StudyResults:
     def plot(self, path: Path) -> None:
         """Draw a panel for each score, with means and their 95% confidence intervals, as a PNG.
 
-        The horizontal axis is that of the study if there are runs at several of its values; otherwise each system
-        has a row.
+        Systems are lines along the study's axis if there are runs at several of its values, otherwise rows.
         """
         varied = len({run.row.value for run in self.runs}) > 1
         titles, rows = self.titles, [row for row in self.rows if self.runs_of(row)]
@@ -258,14 +254,6 @@ class StudyResults:
         axes.set_yticks(range(len(rows)), [plain_label(row.system.name) for row in reversed(rows)])
         axes.set_xlabel(title)
 
-    def training_origin(self) -> str:
-        """Return the software, machines and commits of the trainings as text."""
-        parts = []
-        for name in ("torch", "device", "commit"):
-            values = sorted({run.origin.get(name, "unknown") for run in self.runs})
-            parts.append(f"{name}: {', '.join(values) or 'none'}")
-        return "Trained with: " + "; ".join(parts)
-
     def write(self, folder: Path, origin: Mapping[str, str], more_tables: Sequence[StudyTable] = ()) -> str:
         """Write ``results.md``, ``results.csv``, ``results.png`` and ``study.json``; return the text of the first."""
         study, setting = self.study, self.study.settings[self.setting]
@@ -276,24 +264,25 @@ class StudyResults:
         tables = [table for table in (self.main_table(), self.pair_table(), *more_tables) if table is not None]
         for table in tables:
             paragraphs += [f"## {table.title}", str(table), table.note]
-        paragraphs.append(self.training_origin())
+        trained_with = {
+            name: ", ".join(sorted({run.origin.get(name, "unknown") for run in self.runs})) or "none"
+            for name in ("torch", "device", "commit")
+        }
+        paragraphs.append("Trained with: " + "; ".join(f"{name}: {value}" for name, value in trained_with.items()))
         paragraphs.append("This table: " + "; ".join(f"{name}: {value}" for name, value in origin.items()))
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "results.csv", self.csv())
         if self.runs:
             self.plot(folder / "results.png")
-        self._write_record(folder / STUDY_FILE, tables)
-        text = "\n\n".join(paragraphs) + "\n"
-        write_text(folder / "results.md", text)
-        return text
-
-    def _write_record(self, path: Path, tables: Sequence[StudyTable]) -> None:
-        """Write the folders of the runs and the tables as JSON, for ``ode-transformer report``."""
+        # For ode-transformer report
         runs = [
-            {"name": str(run.row), "seed": run.seed, "folder": os.path.relpath(run.folder, path.parent)}
+            {"name": str(run.row), "seed": run.seed, "folder": os.path.relpath(run.folder, folder)}
             for run in self.runs
             if run.folder is not None
         ]
-        study = self.study
-        record = {"title": study.title, "source": study.source, "criterion": study.criterion}
-        write_text(path, json.dumps({**record, "tables": list(map(asdict, tables)), "runs": runs}, indent=1) + "\n")
+        head = {"title": study.title, "source": study.source, "criterion": study.criterion}
+        record = {**head, "tables": [asdict(table) for table in tables], "runs": runs}
+        write_text(folder / STUDY_FILE, json.dumps(record, indent=1) + "\n")
+        text = "\n\n".join(paragraphs) + "\n"
+        write_text(folder / "results.md", text)
+        return text

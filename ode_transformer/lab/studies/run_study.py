@@ -1,7 +1,7 @@
 """The way of a study: train and evaluate the missing runs, collect all scores, write the results."""
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,7 +13,6 @@ from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.studies import equal_footing, paired_comparison
 from ode_transformer.lab.studies.analyses import analysis_commands
-from ode_transformer.lab.studies.paired_comparison import PairedTest
 from ode_transformer.lab.studies.results import StudyResults, StudyTable
 from ode_transformer.lab.studies.study import Row, Study, Tuning, read_study
 from ode_transformer.lab.studies.study_runs import MAX_BITS, StudyRuns
@@ -28,10 +27,7 @@ from ode_transformer.support.yaml_file import owner_name
 
 
 def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Row]:
-    """Return the systems whose names match, at some values of the axis.
-
-    :param values: None for all
-    """
+    """Return the systems whose names match, at some values of the axis or at all."""
     rows = [row for row in runs.rows if any(fnmatch.fnmatchcase(row.system.name, pattern) for pattern in patterns)]
     rows = [row for row in rows if values is None or row.value in values]
     if not rows:
@@ -68,10 +64,7 @@ def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
 
 
 def train_and_evaluate(experiments: Sequence[tuple[Row, Experiment]]) -> list[str]:
-    """Train and evaluate the missing runs; a failure does not stop the others.
-
-    :return: a line for each failure
-    """
+    """Train and evaluate the missing runs; return a line for each failure."""
     by_name = {f"{row}, seed {experiment.seed}": experiment for row, experiment in experiments}
 
     def train_and_evaluate_one(name: str) -> None:
@@ -110,23 +103,8 @@ def tuning_rows(runs: StudyRuns, tuning: Tuning) -> list[list[str]]:
     return rows
 
 
-def further_tables(runs: StudyRuns, results: StudyResults, tests: Sequence[PairedTest]) -> Iterator[StudyTable]:
-    """Yield the tables of the grid, of equal footing, and of the tests over sentences, if there are any."""
-    if (tuning := runs.setting.tuning) is not None:
-        note = f"{tuning.loss.capitalize()} validation perplexity of seed {tuning.seed}; the other runs take the best."
-        yield StudyTable("Tuning, before the comparison", tuning_rows(runs, tuning), note)
-    if equal_footing.can_be_compared(results):
-        lines = equal_footing.table_rows(results)
-        yield StudyTable("Equal updates, equal compute, equal parameters", lines, equal_footing.NOTE)
-    if tests:
-        yield paired_comparison.paired_table(results, tests)
-
-
 def claim_results(folder: Path, file: Path) -> None:
-    """Record the file of a study in the folder of its results, so that another of its name does not replace them.
-
-    :raises UserError: the folder has the results of another file
-    """
+    """Record the file of a study in the folder of its results, so that another of its name does not replace them."""
     owner, manifest = owner_name(file, folder), Manifest(folder)
     if (earlier := manifest.entries().get("study", owner)) != owner:
         raise UserError(f"{folder}: has the results of another study, {one_line(earlier)}; choose another --output")
@@ -174,16 +152,20 @@ def run_study(
 
 
 def write_results(runs: StudyRuns, results: StudyResults, folder: Path, command: Sequence[str]) -> None:
-    """Write the tables and plots of a study's results, and print ``results.md``."""
-    tests = list(paired_comparison.paired_tests(results))
-    text = results.write(folder, provenance(command, on_gpu=False), list(further_tables(runs, results, tests)))
-    if runs.setting.tuning is not None:
-        write_text(folder / "tuning.csv", csv_text(tuning_rows(runs, runs.setting.tuning)))
-    if tests:
-        write_text(folder / "paired.csv", paired_comparison.paired_csv(results, tests))
-    else:
-        (folder / "paired.csv").unlink(missing_ok=True)
+    """Write the tables and plots of a study's results: its scores, its grid, equal footing, tests over sentences."""
+    tables = []
+    if (tuning := runs.setting.tuning) is not None:
+        rows = tuning_rows(runs, tuning)
+        note = f"{tuning.loss.capitalize()} validation perplexity of seed {tuning.seed}; the other runs take the best."
+        tables.append(StudyTable("Tuning, before the comparison", rows, note))
+        write_text(folder / "tuning.csv", csv_text(rows))
     if equal_footing.can_be_compared(results):
+        rows, title = equal_footing.table_rows(results), "Equal updates, equal compute, equal parameters"
+        tables.append(StudyTable(title, rows, equal_footing.NOTE))
         write_text(folder / "validations.csv", equal_footing.validation_csv(results))
         equal_footing.draw_validations(results, folder / "validations.png")
-    print(f"\n{text}\n{folder}")
+    (folder / "paired.csv").unlink(missing_ok=True)
+    if tests := list(paired_comparison.paired_tests(results)):
+        tables.append(paired_comparison.paired_table(results, tests))
+        write_text(folder / "paired.csv", paired_comparison.paired_csv(results, tests))
+    print(f"\n{results.write(folder, provenance(command, on_gpu=False), tables)}\n{folder}")

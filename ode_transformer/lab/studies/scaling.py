@@ -46,6 +46,9 @@ class ScalingStep:
         return ScalingStep(self.alpha, round(self.layers), round(self.ffn_ratio))
 
 
+NO_STEP = ScalingStep(0, 0, 0)
+
+
 @dataclass(frozen=True)
 class ModelSize:
     """The size of a model, as Eq. 8 describes it.
@@ -74,21 +77,19 @@ class ModelSize:
         layers = {f"{name}-layers": stack.layers for name, stack in self.stacks.items()}
         return layers | {f"{name}-ffn-embed-dim": self.inner for name in self.stacks}
 
+    def layer_weights(self, step: ScalingStep = NO_STEP) -> float:
+        """Return P(l, w) in units of e² after a step (Eq. 8)."""
+        w = self.ffn_ratio + step.ffn_ratio
+        return sum((stack.layers + step.layers) * (stack.attention + stack.ffn * w) for stack in self.stacks.values())
 
-def layer_weights(stacks: Sequence[StackSize], w: float, more_layers: float = 0.0) -> float:
-    """Return P(l, w) in units of e², with ``more_layers`` layers added to every stack (Eq. 8)."""
-    return sum((stack.layers + more_layers) * (stack.attention + stack.ffn * w) for stack in stacks)
+    def growth(self, step: ScalingStep) -> float:
+        """Return the ratio of P after a step to P before it; Eq. 11 sets it to β."""
+        return self.layer_weights(step) / self.layer_weights()
 
 
-def growth(stacks: Sequence[StackSize], w: float, step: ScalingStep) -> float:
-    """Return the ratio of P after a step to P before it; Eq. 11 sets it to β."""
-    return layer_weights(stacks, w + step.ffn_ratio, step.layers) / layer_weights(stacks, w)
-
-
-def solve(stacks: Sequence[StackSize], w: float, gradients: tuple[float, float], beta: float) -> ScalingStep:
+def solve(size: ModelSize, gradients: tuple[float, float], beta: float) -> ScalingStep:
     """Return the step that multiplies the weights of the layers by β (Eq. 11).
 
-    :param w: inner size / width
     :param gradients: L'_l, L'_w; the step depends on their ratio alone, so the unit of L does not matter
     """
     depth, width = gradients
@@ -97,18 +98,19 @@ def solve(stacks: Sequence[StackSize], w: float, gradients: tuple[float, float],
             f"--beta {beta:g} has to be above 1; gradients L'_l = {depth:g}, L'_w = {width:g}: neither may be negative "
             "and one has to be positive; where more makes the model worse, --gradients takes 0 to leave it as it is"
         )
+    stacks, w = size.stacks.values(), size.ffn_ratio
     a = depth * width * sum(stack.ffn for stack in stacks)
     b = depth * sum(s.attention + s.ffn * w for s in stacks) + width * sum(s.layers * s.ffn for s in stacks)
-    c = (beta - 1) * layer_weights(stacks, w)
+    c = (beta - 1) * size.layer_weights()
     alpha = 2 * c / (b + math.sqrt(b * b + 4 * a * c))  # the positive root, written without cancellation
     return ScalingStep(alpha, alpha * depth, alpha * width)
 
 
-def released_step(stacks: Sequence[StackSize], w: float, gradients: tuple[float, float], beta: float) -> ScalingStep:
+def released_step(size: ModelSize, gradients: tuple[float, float], beta: float) -> ScalingStep:
     """Return the step with the whole α whose growth is closest to β, which the released solver prints first."""
-    alpha = solve(stacks, w, gradients, beta).alpha
+    alpha = solve(size, gradients, beta).alpha
     candidates = [ScalingStep(a, a * gradients[0], a * gradients[1]) for a in (math.floor(alpha), math.ceil(alpha))]
-    return min(candidates, key=lambda step: abs(growth(stacks, w, step) - beta))
+    return min(candidates, key=lambda step: abs(size.growth(step) - beta))
 
 
 def training_options(arch: str, flags: Sequence[str] = ()) -> argparse.Namespace:
@@ -165,16 +167,14 @@ def count_parameters(model: Any) -> tuple[int, int]:
 
 def solution_lines(size: ModelSize, gradients: tuple[float, float], beta: float) -> list[str]:
     """Describe the solution of Eq. 11, the released solver's and the rounded size, a line each."""
-    stacks, w = tuple(size.stacks.values()), size.ffn_ratio
-    step, released = solve(stacks, w, gradients, beta), released_step(stacks, w, gradients, beta)
-    new_size = size.enlarged(step.rounded())
-    residual = abs(growth(stacks, w, released) - beta)
+    step, released = solve(size, gradients, beta), released_step(size, gradients, beta)
+    new_size, residual = size.enlarged(step.rounded()), abs(size.growth(released) - beta)
     return [
         f"alpha = {step.alpha:.3f}, Delta l = {step.layers:.3f}, Delta w = {step.ffn_ratio:.3f}",
         f"released search over whole alpha: alpha = {released.alpha:.0f}, Delta l = {released.layers:.2f}, "
         f"Delta w = {released.ffn_ratio:.2f}, |ratio - beta| = {residual:.4f}",
         f"rounded: {' + '.join(str(stack.layers) for stack in new_size.stacks.values())} layers, "
-        f"w = {new_size.ffn_ratio:g}; P grows {growth(stacks, w, step.rounded()):.3f} times",
+        f"w = {new_size.ffn_ratio:g}; P grows {size.growth(step.rounded()):.3f} times",
     ]
 
 
@@ -189,14 +189,15 @@ def architecture_lines(
     from ode_transformer.models.model_from_options import meta_model
 
     size = model_size(args)
-    lines = solution_lines(size, gradients, beta)
-    step = solve(tuple(size.stacks.values()), size.ffn_ratio, gradients, beta)
-    flags = size.enlarged(step.rounded()).options()
-    lines.append(f"flags: --arch {args.arch} " + " ".join(f"--{name} {value}" for name, value in flags.items()))
+    flags = size.enlarged(solve(size, gradients, beta).rounded()).options()
     changes = {name.replace("-", "_"): value for name, value in flags.items()}
     models = (meta_model(args, dictionaries or (4, 4), options) for options in ({}, changes))
     old, new = map(count_parameters, models)
-    lines.append(f"parameters without embeddings: {old[1]:,} -> {new[1]:,}, {new[1] / old[1]:.3f} times as many")
+    lines = [
+        *solution_lines(size, gradients, beta),
+        f"flags: --arch {args.arch} " + " ".join(f"--{name} {value}" for name, value in flags.items()),
+        f"parameters without embeddings: {old[1]:,} -> {new[1]:,}, {new[1] / old[1]:.3f} times as many",
+    ]
     if dictionaries is not None:
         lines.append(f"with embeddings: {old[0]:,} -> {new[0]:,}, {new[0] / old[0]:.3f} times as many")
     return lines

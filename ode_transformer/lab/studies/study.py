@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ode_transformer.lab.recipes.recipe import Count, Flags
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
 # Flags that make a model deeper. Li et al. deepen only the encoder of a translation model.
@@ -139,11 +138,6 @@ class Study(YamlSection):
     def first_setting(self) -> str:
         """The name of the paper's data set."""
         return next(iter(self.settings))
-
-    def check_setting(self, name: str) -> None:
-        """Refuse a setting that the study lacks."""
-        if name not in self.settings:
-            raise UserError(f"--setting {name}: the settings of this study are {', '.join(self.settings)}")
 
     def rows(self, setting: str) -> Iterator[Row]:
         """Yield the systems at every value of the axis; the values are the outer loop."""

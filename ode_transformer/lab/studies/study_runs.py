@@ -1,67 +1,47 @@
 """The runs of a study at one of its settings: their flags, learning rates, trainings and results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from math import inf, isfinite
 from typing import Any
 
 from ode_transformer.lab.analysis.training_log import read_log
 from ode_transformer.lab.metrics.metric import Score
-from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.recipes import workflow
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe
-from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.published import published_results
-from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe, check_architecture, read_recipe
-from ode_transformer.lab.recipes.run_experiment import existing_scores, is_trained
+from ode_transformer.lab.recipes.recipe import Recipe, check_architecture, read_recipe
+from ode_transformer.lab.recipes.run_experiment import PROVENANCE, existing_scores, is_trained
 from ode_transformer.lab.studies.results import PublishedScores, StudyResults, StudyRun
-from ode_transformer.lab.studies.study import DEPTH_FLAGS, Row, Setting, Study
+from ode_transformer.lab.studies.study import DEPTH_FLAGS, Row, Study
 from ode_transformer.models import fairseq_parser
+from ode_transformer.models.model_from_options import count_forward_operations
 from ode_transformer.support import commands
 from ode_transformer.support.files import read_json
 
 MAX_BITS = 100.0  # a loss of more has no perplexity that a table could show
 
 
-@dataclass(frozen=True)
 class StudyRuns:
     """The runs of a study at one of its settings.
 
     :param options: of the user; variant, seeds and flags come from the study
     """
 
-    study: Study
-    setting_name: str
-    options: RunOptions
-    _chosen: dict[tuple[str, int], str] = field(default_factory=dict, init=False, compare=False)
-
-    @property
-    def setting(self) -> Setting:
-        return self.study.settings[self.setting_name]
-
-    @cached_property
-    def recipe(self) -> Recipe:
-        return read_recipe(find_recipe(self.setting.recipe))
-
-    @cached_property
-    def data(self) -> RecipeData:
-        """The data of the setting, prepared as for the baseline."""
-        return workflow.recipe_data(self._baseline_recipe, self.setting.recipe, self.options)
-
-    @cached_property
-    def _baseline_recipe(self) -> Recipe:
-        return self._recipe_for(self.rows[0])
-
-    @property
-    def rows(self) -> list[Row]:
-        return list(self.study.rows(self.setting_name))
+    def __init__(self, study: Study, setting_name: str, options: RunOptions) -> None:
+        self.study, self.setting_name, self.options = study, setting_name, options
+        self.setting, self.rows = study.settings[setting_name], list(study.rows(setting_name))
+        self.recipe = read_recipe(find_recipe(self.setting.recipe))
+        # All systems are trained on the data that are prepared for the baseline.
+        self.data = workflow.recipe_data(self._recipe_for(self.rows[0]), self.setting.recipe, options)
+        self._chosen: dict[tuple[str, int], str] = {}
 
     def row_recipe(self, row: Row) -> Recipe:
         """Return the recipe with the overrides of a system's architecture applied, and the data of the baseline."""
-        return self._recipe_for(row).with_data_of(self._baseline_recipe)
+        return self._recipe_for(row).with_data_of(self.data.recipe)
 
     def _recipe_for(self, row: Row) -> Recipe:
         arch = row.arch(self.setting)
@@ -99,14 +79,7 @@ class StudyRuns:
         """Return the trainings of the setting's grid for a system, by their names; empty without a grid."""
         if (tuning := self.setting.tuning) is None:
             return {}
-        options = replace(self.options, variant=self.setting.variant, seeds=(tuning.seed,))
-        recipe = self.row_recipe(row)
-        return {
-            name: workflow.plan_experiments(
-                recipe, self.data, replace(options, train_flags=self.train_flags(row, flags))
-            )[0]
-            for name, flags in tuning.candidates.items()
-        }
+        return {name: self.experiments(row, (tuning.seed,), flags)[0] for name, flags in tuning.candidates.items()}
 
     def trial_losses(self, row: Row) -> dict[str, float]:
         """Return the validation loss of each complete trial, without label smoothing; infinite if it diverged."""
@@ -131,19 +104,13 @@ class StudyRuns:
         """Return whether the setting has no grid, or the system's trial is chosen."""
         return self.setting.tuning is None or self.chosen_trial(row) is not None
 
-    def experiments(self, row: Row, seeds: Sequence[int]) -> list[Experiment]:
-        """Return one experiment of a system for each seed."""
-        options = replace(
-            self.options, variant=self.setting.variant, seeds=tuple(seeds), train_flags=self.train_flags(row)
-        )
+    def experiments(
+        self, row: Row, seeds: Sequence[int], tuned_flags: Mapping[str, Any] | None = None
+    ) -> list[Experiment]:
+        """Return one experiment of a system for each seed; ``tuned_flags`` as in :meth:`train_flags`."""
+        flags = self.train_flags(row, tuned_flags)
+        options = replace(self.options, variant=self.setting.variant, seeds=tuple(seeds), train_flags=flags)
         return workflow.plan_experiments(self.row_recipe(row), self.data, options)
-
-    def model_size(self, experiment: Experiment) -> tuple[int, int]:
-        """Return the numbers of parameters and operations of an experiment's model."""
-        from ode_transformer.models.model_from_options import count_forward_operations
-
-        model = experiment.build_model(self.data.dictionary_sizes())
-        return sum(parameter.numel() for parameter in model.parameters()), count_forward_operations(model)
 
     def results(self) -> StudyResults:
         """Collect the results of all complete runs of the study, whatever command trained them; nothing is run."""
@@ -151,7 +118,9 @@ class StudyRuns:
         runs = []
         for row, experiment, scores in self.complete_runs:
             if row.key not in sizes:
-                sizes[row.key] = self.model_size(experiment)
+                model = experiment.build_model(self.data.dictionary_sizes())
+                parameters = sum(parameter.numel() for parameter in model.parameters())
+                sizes[row.key] = parameters, count_forward_operations(model)
             runs.append(self.run_results(row, experiment, scores, *sizes[row.key]))
         return StudyResults(self.study, self.setting_name, runs, self.published_scores())
 
@@ -183,28 +152,18 @@ class StudyRuns:
                 values["perplexity valid"] = decoded.perplexity
         validations = [(point.updates, point.perplexity) for point in validated if point.perplexity < 2**MAX_BITS]
         minutes, updates = max(p.minutes or 0.0 for p in points), max(p.updates for p in points)
-        split = next((split for split in experiment.recipe.sets if split != "valid"), None)
-        score_commands = {
-            experiment.recipe.score_title(scoring.names[0], split): experiment.score_command(scoring, split)
-            for scoring in experiment.recipe.score
-            if split is not None and self.data.parallel and METRICS[scoring.metric].statistics
-        }
-        path = experiment.provenance_path
+        path = experiment.folder / PROVENANCE
         origin = read_json(path) if path.exists() else {}
         assert experiment.seed is not None
         return StudyRun(
             *(row, experiment.seed, parameters, operations, updates, minutes, values, origin, experiment.folder),
             validations=validations,
-            score_commands=score_commands,
+            score_commands=experiment.sentence_score_commands(),
         )
 
     def published_scores(self) -> dict[tuple[str, int], PublishedScores]:
         """Return the published scores of each row, by its key: for this setting, or else for the study's first."""
-        preferred = {table: rank for rank, table in enumerate(self.study.tables)}
-
-        def rank(result: PublishedResult) -> int:
-            return preferred.get(result.table, len(preferred))
-
+        ranks = {table: rank for rank, table in enumerate(self.study.tables)}
         published = {}
         for row in self.rows:
             recipe, train_flags = self.row_recipe(row), self.train_flags(row)
@@ -214,7 +173,8 @@ class StudyRuns:
                 # The variant changes nothing for this architecture.
                 results = published_results(recipe, None, train_flags)
             if results:
-                published[row.key] = PublishedScores(self.setting.recipe, min(results, key=rank).scores, row.value)
+                preferred = min(results, key=lambda result: ranks.get(result.table, len(ranks)))
+                published[row.key] = PublishedScores(self.setting.recipe, preferred.scores, row.value)
         if published or self.setting_name == self.study.first_setting:
             return published
-        return replace(self, setting_name=self.study.first_setting).published_scores()
+        return StudyRuns(self.study, self.study.first_setting, self.options).published_scores()

@@ -10,9 +10,8 @@ from glue_tables import sentence, write_tables
 
 from ode_transformer.cli import main
 from ode_transformer.lab.glue import finetuning
-from ode_transformer.lab.glue.config import CONFIG
 from ode_transformer.lab.glue.finetuning import PreparedTask, evaluate
-from ode_transformer.lab.glue.tasks import TASKS, Example
+from ode_transformer.lab.glue.tasks import CONFIG, TASKS, Example
 from ode_transformer.support import commands
 from ode_transformer.support.subword_models import SubwordEncoder
 

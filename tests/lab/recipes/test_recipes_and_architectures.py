@@ -12,12 +12,10 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel, build_model
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor
 
 from ode_transformer.lab.analysis.layer_replacement import see_layers
@@ -33,9 +31,8 @@ from ode_transformer.lab.recipes.recipe import (
     package_architectures,
     read_recipe,
 )
-from ode_transformer.models import fairseq_parser
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
-from ode_transformer.models.model_from_options import build_from_options, model_flags, numbered_dictionary
+from ode_transformer.models.model_from_options import build_from_options, meta_model, model_flags
 from ode_transformer.support import commands
 
 RECIPES = recipe_names()
@@ -71,13 +68,6 @@ def experiment(
     return Experiment(recipe, RecipeData(recipe, Path(name)), ONE_GPU, options)
 
 
-def read(made: Experiment) -> Namespace:
-    """The command that trains, as fairseq understands it."""
-    words = list(map(str, made.train_command()))
-    assert words[: words.index("fairseq-train")] == made.machine.launcher()
-    return fairseq_parser.parse("fairseq-train", words[words.index("fairseq-train") + 1 :])
-
-
 # -- commands -----------------------------------------------------------------------------------------------------
 
 
@@ -94,7 +84,7 @@ def different_commands(name: str) -> Iterable[str]:
 def test_fairseq_takes_every_command_and_the_training_can_go_its_way(name: str) -> None:
     for arch in different_commands(name):
         made = experiment(name, arch)
-        recipe, args = made.recipe, read(made)
+        recipe, args = made.recipe, made.train_settings
         assert args.arch == arch
         assert args.max_tokens * args.update_freq[0] * args.distributed_world_size == made.batch.tokens
         assert int(args.max_tokens_valid) >= 1024  # what validation refuses, no model takes
@@ -120,27 +110,6 @@ def test_fairseq_takes_every_command_and_the_training_can_go_its_way(name: str) 
 # -- models -------------------------------------------------------------------------------------------------------
 
 
-dictionary = cache(numbered_dictionary)
-
-
-def build(made: Experiment, sizes: tuple[int, int] | None = None) -> BaseFairseqModel:
-    """The model that the command trains, without memory for it.
-
-    :param sizes: of both dictionaries; without them they are joined if the recipe says so
-    """
-    args = read(made)
-    if made.recipe.task == "masked_lm":
-        sizes = (40, 40)
-    source, target = map(dictionary, sizes or ((40, 40) if made.recipe.vocabulary.joined else (40, 50)))
-    task = SimpleNamespace(
-        source_dictionary=source, target_dictionary=target, dictionary=source, output_dictionary=target
-    )
-    with torch.device("cpu" if made.recipe.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
-        if made.recipe.task == "language_modeling":
-            return build_model(convert_namespace_to_omegaconf(args).model, task)
-        return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
-
-
 # The usual preparation of IWSLT'14; of NIST the merges of each side, and characters of Chinese.
 NIST = recipe_of("nist_zh_en").vocabulary.merges
 DICTIONARIES = {"iwslt14_de_en": (8848, 6632), "nist_zh_en": (NIST + 4_600, NIST)}
@@ -159,7 +128,7 @@ def title(value: object) -> str:
 def test_published_counts_of_parameters(name: str, entry: PublishedResult) -> None:
     """As the papers print them: whole millions, the rest cut off."""
     size = recipe_of(name).counts.get("dictionary", 0)
-    model = build(published(name, entry), DICTIONARIES.get(name, (size, size)))
+    model = meta_model(published(name, entry).train_settings, DICTIONARIES.get(name, (size, size)))
     assert sum(parameter.numel() for parameter in model.parameters()) // 10**6 == entry.parameters
 
 

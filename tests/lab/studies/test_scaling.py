@@ -10,51 +10,50 @@ from ode_transformer.lab.studies.scaling import (
     ScalingStep,
     StackSize,
     count_parameters,
-    growth,
     model_size,
     solve,
     training_options,
 )
 from ode_transformer.models.model_from_options import meta_model
 
-PAPER = ([StackSize(5)], 4, (0.01063, 0.01069), 2)
+PAPER = ModelSize({"decoder": StackSize(5)}, 256, 1024)
 
 
-def bisected(stacks: list[StackSize], w: float, gradients: tuple[float, float], beta: float) -> float:
+def bisected(size: ModelSize, gradients: tuple[float, float], beta: float) -> float:
     """Find α of Eq. 11 by bisection: its left side rises with α."""
+
+    def is_below(alpha: float) -> bool:
+        return size.growth(ScalingStep(alpha, alpha * gradients[0], alpha * gradients[1])) < beta
+
     low, high = 0.0, 1.0
-    while growth(stacks, w, ScalingStep(high, high * gradients[0], high * gradients[1])) < beta:
+    while is_below(high):
         high *= 2
     for _ in range(200):
         middle = (low + high) / 2
-        below = growth(stacks, w, ScalingStep(middle, middle * gradients[0], middle * gradients[1])) < beta
-        low, high = (middle, high) if below else (low, middle)
+        low, high = (middle, high) if is_below(middle) else (low, middle)
     return low
 
 
 def test_the_papers_numbers() -> None:
-    step = solve(*PAPER)
+    step = solve(PAPER, (0.01063, 0.01069), 2)
     assert (step.alpha, step.layers, step.ffn_ratio) == pytest.approx((212.242, 2.256, 2.269), abs=5e-4)
     assert step.rounded() == ScalingStep(step.alpha, 2, 2)
-    enlarged = ModelSize({"decoder": StackSize(5)}, 256, 1024).enlarged(step.rounded())
-    assert enlarged.options() == {"decoder-layers": 7, "decoder-ffn-embed-dim": 1536}
-    assert growth(*PAPER[:2], step.rounded()) == pytest.approx(1.867, abs=5e-4)
+    assert PAPER.enlarged(step.rounded()).options() == {"decoder-layers": 7, "decoder-ffn-embed-dim": 1536}
+    assert PAPER.growth(step.rounded()) == pytest.approx(1.867, abs=5e-4)
 
 
 def test_closed_form_and_bisection() -> None:
     generator = random.Random(1)
     for _ in range(200):
-        stacks = [
-            StackSize(generator.randint(1, 30), *pair) for pair in ((4, 2), (8, 2), (8, 4))[: generator.randint(1, 3)]
-        ]
-        w, beta = generator.uniform(0.5, 8), generator.uniform(1.001, 5)
+        kinds = ((4, 2), (8, 2), (8, 4))[: generator.randint(1, 3)]
+        stacks = {str(pair): StackSize(generator.randint(1, 30), *pair) for pair in kinds}
+        size, beta = ModelSize(stacks, 1, generator.uniform(0.5, 8)), generator.uniform(1.001, 5)
         gradients = (10 ** generator.uniform(-6, 1), 10 ** generator.uniform(-6, 1))
-        step = solve(stacks, w, gradients, beta)
-        assert step.alpha == pytest.approx(bisected(stacks, w, gradients, beta), rel=1e-9)
-        assert growth(stacks, w, step) == pytest.approx(beta)
+        step = solve(size, gradients, beta)
+        assert step.alpha == pytest.approx(bisected(size, gradients, beta), rel=1e-9)
+        assert size.growth(step) == pytest.approx(beta)
         assert (step.layers, step.ffn_ratio) == (step.alpha * gradients[0], step.alpha * gradients[1])
-        assert step.layers > 0
-        assert step.ffn_ratio > 0
+        assert min(step.layers, step.ffn_ratio) > 0
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -68,11 +67,10 @@ def test_the_predicted_growth_is_that_of_the_model(arch: str) -> None:
     """Biases, and parameters beside the layers, account for the tolerance."""
     args = training_options(arch)
     size = model_size(args)
-    step = solve(list(size.stacks.values()), size.ffn_ratio, (1, 1), 3).rounded()
+    step = solve(size, (1, 1), 3).rounded()
     changes = {name.replace("-", "_"): value for name, value in size.enlarged(step).options().items()}
     old, new = (count_parameters(meta_model(args, changes=options))[1] for options in ({}, changes))
-    predicted = growth(list(size.stacks.values()), size.ffn_ratio, step)
-    assert new / old == pytest.approx(predicted, rel=0.15 if arch == "dlstm_tiny" else 0.02)
+    assert new / old == pytest.approx(size.growth(step), rel=0.15 if arch == "dlstm_tiny" else 0.02)
 
 
 def test_the_papers_scaled_reformer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,12 @@ from models_for_tests import count_parameters, model_key
 
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.studies import find_study, study_names
+from ode_transformer.lab.studies.run_study import claim_results
 from ode_transformer.lab.studies.study import read_study
 from ode_transformer.lab.studies.study_runs import StudyRuns
 from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import build_from_options, count_forward_operations
+from ode_transformer.support.errors import UserError
 
 SMALL = {
     "title": "A question",
@@ -86,6 +88,14 @@ def test_published_scores_belong_to_the_same_setting_on_the_axis(tmp_path: Path)
         rows = {str(row): found.get(row.key) for row in made.rows}
         entry = rows[f"RK2, {value}"]
         assert (entry.recipe, entry.scores, entry.value) == ("wmt14_en_de", {"BLEU": 28.89, "SacreBLEU": 27.7}, 6)
+
+
+def test_a_study_of_the_same_name_replaces_no_results(tmp_path: Path) -> None:
+    own, folder = tmp_path / "mine" / "coefficients.yaml", tmp_path / "results" / "coefficients-g2p"
+    claim_results(folder, find_study("coefficients"))
+    claim_results(folder, find_study("coefficients"))
+    with pytest.raises(UserError, match="has the results of another study, coefficients; choose another --output"):
+        claim_results(folder, own)
 
 
 # -- those of configs/studies -------------------------------------------------------------------------------------
