@@ -23,6 +23,8 @@ CONNECTIONS = 1000
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM."""
+    if not args.host:  # it would be every address
+        raise UserError("--host: an address, such as 127.0.0.1; 0.0.0.0 is every address of this machine")
     family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
     with socket.create_server((args.host, args.port), family=family, backlog=1024) as listener:
         models = load_models(args)
