@@ -342,10 +342,7 @@ def package_architectures(task: str) -> list[str]:
 
 
 def check_architecture(arch: str, task: str, source: str) -> None:
-    """Refuse an architecture that is unknown or unsuitable for a task.
-
-    :param source: what names the architecture, for the error: a flag or a key
-    """
+    """Refuse an architecture that is unknown or unsuitable for a task; ``source`` is the flag or key that names it."""
     if arch not in architectures(task):
         names = ", ".join(package_architectures(task))
         similar = did_you_mean(arch, architectures(task))
