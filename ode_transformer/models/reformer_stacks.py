@@ -241,7 +241,7 @@ class ReformerDecoder(ODETransformerDecoder):
             part = pairs.part(rows, *ranges)
             y, attention = checkpoint(compute, part, None, use_reentrant=False, preserve_rng_state=not is_recording())
             around_source, around_target = (
-                (kept.start, padding.size(1) - kept.stop) for kept, padding in zip(ranges, sides, strict=True)
+                (real.start, padding.size(1) - real.stop) for real, padding in zip(ranges, sides, strict=True)
             )
             if attention is not None:
                 attention = pad(attention, (*around_source, *around_target))  # [rows, T, S]

@@ -72,8 +72,8 @@ def read_outputs(
     for name, sentences in translations.items():
         own_lines = reference_lines if references else [sentence.reference for sentence in sentences]
         differ = any(
-            own is not None and own != shared and UNKNOWN_REFERENCE not in own + shared  # which one dictionary lacks
-            for own, shared in zip(own_lines, reference_lines, strict=False)
+            line is not None and line != shared and UNKNOWN_REFERENCE not in line + shared  # which one dictionary lacks
+            for line, shared in zip(own_lines, reference_lines, strict=False)
         )
         if differ or len(sentences) != len(reference_lines):
             raise UserError(f"{systems[name]}: not the {len(reference_lines)} sentences of the references")

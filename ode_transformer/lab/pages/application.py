@@ -76,8 +76,8 @@ class ServedModel:
 
     def inspect(self, sources: Sequence[Tensor], beam: int) -> list[requests.InspectedLine]:
         """Return the best translation of each source, with the attention and the stage weights that go with it."""
-        found = zip(sources, self.search(sources, beam), strict=True)
-        return [self._look_inside(source, hypotheses[0]) for source, hypotheses in found]
+        searched = zip(sources, self.search(sources, beam), strict=True)
+        return [self._look_inside(source, hypotheses[0]) for source, hypotheses in searched]
 
     @torch.no_grad()
     def _look_inside(self, source: Tensor, best: Mapping[str, Any]) -> requests.InspectedLine:

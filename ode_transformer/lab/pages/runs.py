@@ -108,8 +108,8 @@ class ReportedRun(LoggedRun):
     @property
     def warmup(self) -> int | None:
         """Updates of the warm-up; None if they are not known."""
-        found = re.search(r"--warmup-updates[= ](\d+)", " ".join(train_command(self.experiment, self.origin)))
-        return int(found[1]) if found else None
+        flag = re.search(r"--warmup-updates[= ](\d+)", " ".join(train_command(self.experiment, self.origin)))
+        return int(flag[1]) if flag else None
 
 
 def read_runs(

@@ -29,7 +29,7 @@ def training_hours(experiment: Experiment, model: BaseFairseqModel) -> float:
     size = {"width": width, "tokens": batch.max_tokens}
 
     def distance(entry: dict[str, float]) -> list[float]:
-        return [abs(math.log(own / entry[name])) for name, own in size.items()]
+        return [abs(math.log(value / entry[name])) for name, value in size.items()]
 
     nearest = min(gpu_speeds(), key=distance)
     operations = count_forward_operations(model.to_empty(device="cpu")) / SENTENCE_LENGTH

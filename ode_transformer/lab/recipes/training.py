@@ -88,8 +88,8 @@ def repair_last_checkpoint(checkpoints: Path) -> int:
     last = checkpoints / "checkpoint_last.pt"
     if last.exists() and (updates := _updates(last)) is not None:
         return updates
-    others = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
-    readable = {path: updates for path, updates in others.items() if updates is not None}
+    saved = {path: _updates(path) for path in sorted(checkpoints.glob("*.pt")) if path != last}
+    readable = {path: updates for path, updates in saved.items() if updates is not None}
     if readable:
         newest = max(readable, key=lambda path: readable[path])
         print(f"{last}: {'torn' if last.exists() else 'missing'}, replaced by {newest.name}", flush=True)
