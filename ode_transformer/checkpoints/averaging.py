@@ -139,7 +139,7 @@ def select_checkpoints(args: argparse.Namespace) -> list[Path]:
     return last_checkpoints(args.inputs[0], args.last, args.by or "epoch", args.until)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Average the selected checkpoints into ``args.output``."""
     check_writable(args.output)
     paths = select_checkpoints(args)
@@ -150,4 +150,3 @@ def run(args: argparse.Namespace) -> int:
     state = average_checkpoints(paths)
     save_checkpoint(state, args.output)
     print_text(f"{args.output}: {describe_average(state['averaged_from'])}")
-    return 0

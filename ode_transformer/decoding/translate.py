@@ -190,14 +190,14 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--int8", action="store_true", help="linear maps in int8, on the CPU (docs/export.md)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Translate ``args.input`` into ``args.output``."""
     search = {"beam": args.beam, **search_options(args)}
     if args.sampling:
         search["beam"] = 1  # a drawn text, not the most probable of several
     if args.input is None and args.output is None and sys.stdin.isatty():
         converse(load_engine(args), args.max_tokens, **search)
-        return 0
+        return
     if args.output is not None:
         check_writable(args.output)
     name = "standard input" if args.input is None else str(args.input)
@@ -217,7 +217,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         with atomic_write(args.output) as file:
             file.write(output)
-    return 0
 
 
 def search_options(args: argparse.Namespace) -> dict[str, Any]:

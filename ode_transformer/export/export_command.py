@@ -36,7 +36,7 @@ class TranslationModel:
     task: Any
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Export one checkpoint."""
     if args.quantization and args.to != "ctranslate2":
         raise UserError("--quantization: only with --to ctranslate2")
@@ -67,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
             write_digests(folder)  # for translate
     size = sum(file.stat().st_size for file in args.output.rglob("*"))
     print(f"{args.output}: {args.to}, {size / 2**20:,.1f} MiB")
-    return 0
 
 
 @torch.no_grad()

@@ -227,7 +227,7 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Convert one checkpoint and print its options."""
     check_writable(args.output)
     converted = convert_checkpoint(load_checkpoint(args.released))
@@ -238,4 +238,3 @@ def run(args: argparse.Namespace) -> int:
         f"{options.ode_function}, layer history {options.encoder_layer_history} and {options.decoder_layer_history}, "
         f"{sum(tensor.numel() for tensor in converted['model'].values()):,} numbers"
     )
-    return 0

@@ -35,8 +35,7 @@ def verify_checkpoint(path: Path) -> str:
     return f"{path}: {architecture}, {numbers:,} numbers in {len(state['model']):,} tensors; runs no code"
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print a line for each checkpoint, and end at the first that is refused."""
     for path in args.checkpoints:
         print_text(verify_checkpoint(path))
-    return 0

@@ -201,7 +201,7 @@ def report_rows(runs: Sequence[LoggedRun]) -> list[list[object]]:
     return rows
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Write the curves of the logs as a plot, a table or both."""
     check_outputs(args.output, args.csv)
     systems = zip(system_names(args.systems), args.systems, strict=True)
@@ -212,4 +212,3 @@ def run(args: argparse.Namespace) -> int:
     for logged in runs:
         last_update = max(point.updates for point in logged.points)
         print(f"{logged.name}: {len(logged.points)} reports up to update {last_update}")
-    return 0

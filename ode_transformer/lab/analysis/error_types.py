@@ -17,7 +17,7 @@ from ode_transformer.lab.metrics.max_match import Counts
 from ode_transformer.support.tables import markdown_table
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the table; with ``--output`` draw it, with ``--csv`` write the numbers."""
     check_outputs(args.output, args.csv)
     translations = {name: read_system(path) for name, path in named_systems(args).items()}
@@ -34,7 +34,6 @@ def run(args: argparse.Namespace) -> int:
     write_csv(args.csv, [titles, *rows])
     if args.output is not None:
         draw(rows[: args.types], list(counted), args.output)
-    return 0
 
 
 def draw(rows: Sequence[Sequence[str | int]], systems: Sequence[str], path: Path) -> None:

@@ -145,7 +145,7 @@ def examples_text(outputs: SystemOutputs, numbers: Sequence[int], metric: str) -
     return "\n".join(sections)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the sentences as Markdown; with ``--output`` also write them."""
     outputs = read_outputs(named_systems(args), args.source, args.references, args.remove_bpe)
     check_within("--lines", args.lines or (), len(outputs.references))
@@ -154,4 +154,3 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         write_text(args.output, text)
     print_text(text, end="")
-    return 0

@@ -201,7 +201,7 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
         axes.legend()
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the table; write it, all results, the plot, the solutions and the translations into ``args.output``."""
     new_figure(1, 1)  # fails now, not after hours, where matplotlib is missing
     probe = Probe(args)
@@ -212,4 +212,3 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.output / "results.json", json.dumps(results, indent=2, ensure_ascii=False) + "\n")
         write_text(args.output / "table.md", markdown + "\n")
     print(markdown)
-    return 0

@@ -246,7 +246,7 @@ def comparison_tables(
     return tables
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the tables; write them, the numbers and the plots into the output folder."""
     paths = named_systems(args)
     new_figure(1, 1)  # a missing matplotlib is an error before the work, not after it
@@ -287,4 +287,3 @@ def run(args: argparse.Namespace) -> int:
     text = "\n".join(table.markdown() for table in tables)
     write_text(args.output / "tables.md", text)
     print_text(text, end="")
-    return 0

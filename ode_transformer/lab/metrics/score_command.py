@@ -145,18 +145,18 @@ def read_statistics(score_command: Sequence[object]) -> significance.SentenceSta
     return METRICS[metric].sentence_statistics(*read_systems(args)[0])
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the requested scores, one per line."""
     systems = read_systems(args)
     if len(systems) > 1:
-        return compare_outputs(args, args.hypotheses or args.generate_log, systems)
+        compare_outputs(args, args.hypotheses or args.generate_log, systems)
+        return
     for name in args.metric:
         for score in METRICS[name](*systems[0]):
             print(json.dumps(asdict(score)) if args.json else score)
-    return 0
 
 
-def compare_outputs(args: argparse.Namespace, paths: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> int:
+def compare_outputs(args: argparse.Namespace, paths: Sequence[Path], systems: Sequence[tuple[Lines, Settings]]) -> None:
     """Print the scores of several systems, each with the paired bootstrap test against the first."""
     compared = [name for name, metric in METRICS.items() if metric.statistics]
     for name in args.metric:
@@ -181,7 +181,6 @@ def compare_outputs(args: argparse.Namespace, paths: Sequence[Path], systems: Se
         for start, result in zip(starts, results, strict=True):
             of_system = slice(start, start + runs)
             print_compared(args, paths[of_system], scores[of_system], result, over_seeds.get(str(start)), paths[0])
-    return 0
 
 
 def print_compared(

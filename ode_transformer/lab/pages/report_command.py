@@ -30,7 +30,7 @@ from ode_transformer.support.files import check_writable, write_text
 METRIC_NAMES = {"chrf": "chrF", "per": "errors per word"}
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Write the page and print where it lies."""
     check_writable(args.output)
     new_figure(1, 1)  # a missing library is an error before the work, not after it
@@ -38,7 +38,6 @@ def run(args: argparse.Namespace) -> int:
     page = build_report(runs, study, args)
     write_text(args.output, page)
     print(f"report: {args.output} ({len(page.encode()) / 1e6:.1f} MB), for a browser")
-    return 0
 
 
 def build_report(runs: Sequence[ReportedRun], study: Mapping[str, Any], args: argparse.Namespace) -> str:

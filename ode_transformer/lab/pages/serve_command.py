@@ -21,7 +21,7 @@ BEAMS = 4  # times the default beam: the largest that a request may name
 CONNECTIONS = 1000
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Serve until SIGINT or SIGTERM."""
     if not args.host:  # it would be every address
         raise UserError("--host: an address, such as 127.0.0.1; 0.0.0.0 is every address of this machine")
@@ -38,7 +38,6 @@ def run(args: argparse.Namespace) -> int:
             print("everyone who reaches this address can use it: there is no password", flush=True)
         server.run(sockets=[listener])
     print("stopped", flush=True)
-    return 0
 
 
 def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn.Server:

@@ -75,9 +75,8 @@ def table(rows: list[StageWeights]) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print mean ± standard deviation of each weight, block by block."""
     for name, model, samples in measured_models(args):
         weights = table(stage_weights(model, samples))
         print(weights if len(args.systems) == 1 else f"{name}:\n{weights}", flush=True)
-    return 0

@@ -87,7 +87,7 @@ def draw_by_layer(axes: Axes, stack: str, runs: Mapping[str, Norms]) -> None:
     set_depth_axes(axes, "layer", max(map(len, lines.values())))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the norms of each checkpoint and stack, from the first layer to the last."""
     runs = {}
     rows: list[list[object]] = [["model", "stack", "layer", "gradient_norm"]]
@@ -100,4 +100,3 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         draw, label = partial(draw_by_layer, runs=runs), "gradient norm of what the layer reads"
         plot_stacks(args.output, systems.stacks_among(runs.values()), draw, label, width=5)
-    return 0

@@ -50,7 +50,7 @@ def slope(errors: list[float]) -> float:
     return math.log2(errors[-2] / errors[-1])
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print the slopes, and plot the errors on request."""
     check_outputs(args.output)
     errors = {
@@ -62,4 +62,3 @@ def run(args: argparse.Namespace) -> int:
         plot(errors, args.output)
     for name, values in errors.items():
         print(f"{name}: local error of order {slope(values):.2f}, {values[-1]:.2e} at γ = {STEP_SIZES[-1]:g}")
-    return 0

@@ -72,7 +72,7 @@ def table(stages: Sequence[StageInput]) -> list[str]:
     return lines
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print what the stages of each checkpoint read and add, block by block."""
     rows: list[list[object]] = [["model", "block", "stage", "moved", "increment", "cosine"]]
     for name, model, samples in systems.measured_models(args):
@@ -80,4 +80,3 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join([f"{name}:", *table(stages)]), flush=True)
         rows += [[name, *stage] for stage in stages]
     write_csv(args.csv, rows)
-    return 0

@@ -82,7 +82,7 @@ def draw_errors(
     set_depth_axes(axes, "block", depth)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
     tableaus = {name: get_tableau(name) for name in args.schemes.split(",")}
     names, accuracy = tuple(tableaus), (args.tolerance, args.max_steps)
@@ -103,4 +103,3 @@ def run(args: argparse.Namespace) -> int:
         draw = partial(draw_errors, runs=runs, names=names, count=args.steps[0])
         label = f"relative error, {args.steps[0]} step" + "s" * (args.steps[0] > 1)
         plot_stacks(args.output, stacks, draw, label, width=6, legend_size="x-small")
-    return 0
