@@ -6,8 +6,6 @@ of each hypothesis are chosen before its score is added.
 Axes: B sentences that are left, k hypotheses of each, R = B · k rows.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

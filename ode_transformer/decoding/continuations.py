@@ -1,7 +1,5 @@
 """Continuations of hypotheses by one word, and the choice among them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
@@ -20,11 +18,11 @@ class Continuations(NamedTuple):
     words: Tensor
     rows: Tensor
 
-    def select(self, mask: Tensor) -> Continuations:
+    def select(self, mask: Tensor) -> "Continuations":
         """Return those at the places, or of the sentences, of a mask."""
         return Continuations(*(x[mask] for x in self))
 
-    def first(self, count: int) -> Continuations:
+    def first(self, count: int) -> "Continuations":
         """Return the first ``count`` of each sentence."""
         return Continuations(*(x[:, :count] for x in self))
 

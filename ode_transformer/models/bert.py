@@ -5,8 +5,6 @@ Encoder, head and interface are fairseq's RoBERTa with our layers inside: ``--ta
 layer's two feed-forward networks has half of it.
 """
 
-from __future__ import annotations
-
 import argparse
 from copy import deepcopy
 from typing import Any
@@ -81,7 +79,7 @@ class ODEBertModel(ModuleLists, RobertaModel):
 
     stacks = ("encoder",)
 
-    def __init__(self, args: argparse.Namespace, encoder: ODEBertEncoder) -> None:
+    def __init__(self, args: argparse.Namespace, encoder: "ODEBertEncoder") -> None:
         scheme = encoder.sentence_encoder.depth_scheme
         initial_state = deepcopy(scheme.state_dict())
         super().__init__(args, encoder)  # initialises every linear map for BERT, those of learned coefficients too
@@ -106,7 +104,7 @@ class ODEBertModel(ModuleLists, RobertaModel):
             parser.add_argument(name, action="store_true", help=description)
 
     @classmethod
-    def build_model(cls, args: argparse.Namespace, task: Any) -> ODEBertModel:
+    def build_model(cls, args: argparse.Namespace, task: Any) -> "ODEBertModel":
         if getattr(args, "max_positions", None) is None:
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_bert_options(args)

@@ -4,8 +4,6 @@ Language models (2022, Table 5) are a decoder without an encoder: ``--task langu
 fairseq-eval-lm computes their perplexity, and fairseq-generate continues texts.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 
@@ -47,7 +45,7 @@ class ODETransformerModel(SafeFromPretrained, ModuleLists, TransformerModel):
         add_depth_arguments(parser, cls.stacks)
 
     @classmethod
-    def build_model(cls, args: argparse.Namespace, task: Any) -> ODETransformerModel:
+    def build_model(cls, args: argparse.Namespace, task: Any) -> "ODETransformerModel":
         complete_transformer_options(args)
         check_task(args, task, "translation")
         cfg = cls.read_options(args)
@@ -91,7 +89,7 @@ class ODELanguageModel(SafeFromPretrained, ModuleLists, FairseqLanguageModel):
         add_depth_arguments(parser, cls.stacks)
 
     @classmethod
-    def build_model(cls, args: argparse.Namespace, task: Any) -> ODELanguageModel:
+    def build_model(cls, args: argparse.Namespace, task: Any) -> "ODELanguageModel":
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
         complete_transformer_options(args)

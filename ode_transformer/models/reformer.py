@@ -3,8 +3,6 @@
 The encoder's options are those of the PreNet (no layers: Reformer-base), the decoder's those of the joint layers.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 
@@ -61,7 +59,7 @@ class ReformerModel(ODETransformerModel):
         )
 
     @classmethod
-    def build_model(cls, args: argparse.Namespace, task: Any) -> ReformerModel:
+    def build_model(cls, args: argparse.Namespace, task: Any) -> "ReformerModel":
         set_defaults(args, **REFORMER_OPTIONS)
         return super().build_model(args, task)
 

@@ -8,8 +8,6 @@
 Axes: B batch, S source, T target, C channels. A grid is [B, S, T, C].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -102,7 +100,7 @@ class Pairs(NamedTuple):
     target: Tensor
     target_padding: Tensor
 
-    def part(self, rows: slice, source_range: slice, target_range: slice) -> Pairs:
+    def part(self, rows: slice, source_range: slice, target_range: slice) -> "Pairs":
         """Return some rows of the batch, and of these some of the positions."""
         return Pairs(
             self.source[rows, source_range],

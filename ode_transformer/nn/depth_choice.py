@@ -1,7 +1,5 @@
 """Choice of what moves a stack of layers through depth. Which options go together: :mod:`.compatibility`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@ From the fields come the flags and their checks, the settings that a checkpoint 
 hold, docs/flags.md, docs/combinations.md and the axes of the property tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache

@@ -24,8 +24,6 @@ S_xx⁺ is the inverse, or the pseudo-inverse where the arguments lie in a subsp
 then W is the smallest of the maps that fit equally well. The fit is computed in double precision.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -132,12 +130,12 @@ class LinearSums:
     yy: Tensor
 
     @classmethod
-    def of_pairs(cls, x: Tensor, y: Tensor) -> LinearSums:
+    def of_pairs(cls, x: Tensor, y: Tensor) -> "LinearSums":
         """Return the sums over N pairs, x [N, p] and y [N, q]."""
         x, y = torch.cat([torch.ones_like(x[:, :1]), x], dim=-1).double(), y.double()
         return cls(x.T @ x, y.T @ x, y.square().sum())
 
-    def __add__(self, sums: LinearSums) -> LinearSums:
+    def __add__(self, sums: "LinearSums") -> "LinearSums":
         return LinearSums(self.xx + sums.xx, self.yx + sums.yx, self.yy + sums.yy)
 
     def fit(self) -> LinearFit:

@@ -12,8 +12,6 @@ A run's folder is one of ``ode-transformer train`` and its relatives, or any fol
 A study's folder has ``study.json``, which names the folders of its runs.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -94,7 +92,7 @@ class ReportedRun(LoggedRun):
         values = [getattr(point, field) for point in self.points]
         return max((value for value in values if value is not None), default=None)
 
-    def with_operations(self, sentence_operations: int) -> ReportedRun:
+    def with_operations(self, sentence_operations: int) -> "ReportedRun":
         """Return the run with the operations of all matrix products so far at each point of a log with token counts.
 
         :param sentence_operations: of a forward pass over ``SENTENCE_LENGTH`` tokens

@@ -1,7 +1,5 @@
 """Recipe file format: a data set and how it is prepared, trained on, decoded and scored."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -42,7 +40,7 @@ class Average(YamlSection):
     compare: bool = False
 
     @model_validator(mode="after")
-    def _check_alternatives(self) -> Average:
+    def _check_alternatives(self) -> "Average":
         if (self.last is None) == (self.best is None) or (self.by == "update") != (self.every is not None):
             raise ValueError("say either last: N or best: true; by: update goes with every: N, the updates between two")
         return self
@@ -70,7 +68,7 @@ class Scoring(YamlSection):
     options: Flags = {}
 
     @model_validator(mode="after")
-    def _check_metric(self) -> Scoring:
+    def _check_metric(self) -> "Scoring":
         counts = {name: metric.scores for name, metric in METRICS.items() if metric.scores}
         if counts.get(self.metric) != len(self.names):
             raise ValueError(f"{self.metric}: metrics, with their numbers of names, are {counts}")
@@ -227,7 +225,7 @@ class Recipe(YamlSection):
             raise UserError(f"--variant {variant}: for {chosen} there is {', '.join(names) or 'none'}")
         return [recipe, *layers, *of_variant]
 
-    def for_arch(self, arch: str | None, variant: str | None = None) -> Recipe:
+    def for_arch(self, arch: str | None, variant: str | None = None) -> "Recipe":
         """Return the recipe with the ``layers`` of an architecture merged into it."""
         flags: dict[str, dict[str, Any]] = {"train": {}, "generate": {}}
         values: dict[str, Any] = {"arch": arch or self.arch, "size": {}, "architectures": {}, "variants": {}}
@@ -248,7 +246,7 @@ class Recipe(YamlSection):
         """The sections that :meth:`for_arch` has merged into ``train``, with their flags."""
         return [(key, section.get("train", {})) for key, section in self._layers]
 
-    def prepared_as(self, name: str | None) -> Recipe:
+    def prepared_as(self, name: str | None) -> "Recipe":
         """Return a copy with one of ``preparations`` applied; None changes nothing."""
         if name is None:
             return self
@@ -264,7 +262,7 @@ class Recipe(YamlSection):
         }
         return self.model_copy(update=changes)
 
-    def with_data_of(self, recipe: Recipe) -> Recipe:
+    def with_data_of(self, recipe: "Recipe") -> "Recipe":
         """Return a copy that is trained on the data of another recipe and scored like it."""
         names = ("corpus", "vocabulary", "counts", "preparation", "score")
         return self.model_copy(update={name: getattr(recipe, name) for name in names})

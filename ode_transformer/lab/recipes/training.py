@@ -1,7 +1,5 @@
 """Trainings that can be stopped at any point and resumed to the same result, and their progress on the terminal."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
@@ -174,7 +172,7 @@ class TrainingProgress:
         console.printed += 1
         self.output.flush()
 
-    def __enter__(self) -> TrainingProgress:
+    def __enter__(self) -> "TrainingProgress":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,8 +13,6 @@ Transformer's decoder layer A = 8 and F = 2. Written out, Eq. 11 is quadratic in
 A and F of an architecture are counted on models without values.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Sequence
@@ -41,7 +39,7 @@ class ScalingStep:
     layers: float
     ffn_ratio: float
 
-    def rounded(self) -> ScalingStep:
+    def rounded(self) -> "ScalingStep":
         """Return the step in whole layers and whole multiples of e; like the paper, it rounds the step, not the sum."""
         return ScalingStep(self.alpha, round(self.layers), round(self.ffn_ratio))
 
@@ -67,7 +65,7 @@ class ModelSize:
         """w of Eq. 8."""
         return self.inner / self.dim
 
-    def enlarged(self, step: ScalingStep) -> ModelSize:
+    def enlarged(self, step: ScalingStep) -> "ModelSize":
         """Return the size after a step of whole numbers."""
         stacks = {name: replace(stack, layers=stack.layers + int(step.layers)) for name, stack in self.stacks.items()}
         return ModelSize(stacks, self.dim, self.inner + int(step.ffn_ratio) * self.dim)

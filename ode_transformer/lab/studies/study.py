@@ -1,7 +1,5 @@
 """Study file format: the systems that are compared, the data sets and the seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -121,7 +119,7 @@ class Study(YamlSection):
     analyses: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], str] = {}
 
     @model_validator(mode="after")
-    def _check_names(self) -> Study:
+    def _check_names(self) -> "Study":
         names = [system.name for system in self.systems]
         for system in self.systems:
             for key, choices in (("against", names), ("only", list(self.settings))):
@@ -139,7 +137,7 @@ class Study(YamlSection):
         """The name of the paper's data set."""
         return next(iter(self.settings))
 
-    def rows(self, setting: str) -> Iterator[Row]:
+    def rows(self, setting: str) -> Iterator["Row"]:
         """Yield the systems at every value of the axis; the values are the outer loop."""
         values = self.axis and (self.settings[setting].values or self.axis.values)
         for position, value in enumerate(values or [None]):
