@@ -118,7 +118,7 @@ def train_words(data: str, max_tokens: int, epochs: int) -> list[str]:
 
 def read_options(words: Sequence[str]) -> Any:
     """Return the options of a training as fairseq's configuration."""
-    return convert_namespace_to_omegaconf(fairseq_parser.parse("fairseq-train", words))
+    return convert_namespace_to_omegaconf(fairseq_parser.parse_training(words))
 
 
 def measure_steps(words: Sequence[str]) -> Clock:

@@ -2,6 +2,7 @@
 
 import shlex
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 
 import yaml
@@ -54,6 +55,9 @@ def run(args: Namespace) -> None:
     read = Recipe.model_validate(yaml.safe_load(text)).for_arch(None)
     model = Experiment(read, RecipeData(read, path.parent), Machine(0)).model_description([plan.pieces])
     write_text(path, text)
+    uses = Counter(path.resolve() for paths in files.values() for path in paths)
+    for file in (file for file, count in uses.items() if count > 1):
+        print_progress(f"warning: {file}: the same file for several splits or sides")
     for split, outcome in LONG_LINE_OUTCOMES.items():
         for file, numbers in counts[split].long_lines.items() if split in counts else ():
             reason = (

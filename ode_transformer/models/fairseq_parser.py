@@ -1,10 +1,10 @@
-"""fairseq's own command-line parsers, with the architectures and options of this package registered."""
+"""fairseq's own parser of trainings, with the architectures and options of this package registered."""
 
 import argparse
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -12,20 +12,14 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from ode_transformer.support.arguments import option_names
 from ode_transformer.support.errors import UserError, did_you_mean, unknown_arguments
 
-_PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
-    "fairseq-train": options.get_training_parser,
-    "fairseq-generate": options.get_generation_parser,
-    "fairseq-eval-lm": options.get_eval_lm_parser,
-}
 
-
-def parse(program: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line of fairseq.
+def parse_training(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line of fairseq-train.
 
     :param arguments: the command line without the program's name
     :raises UserError: fairseq rejects it; the message is fairseq's
     """
-    parser, stderr = _PARSERS[program](), io.StringIO()
+    parser, stderr = options.get_training_parser(), io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr):
             args, unknown = options.parse_args_and_arch(parser, list(arguments), parse_known=True)

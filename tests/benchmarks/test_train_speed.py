@@ -12,7 +12,7 @@ from ode_transformer.models import fairseq_parser
 @pytest.mark.parametrize("name", train_speed.SYSTEMS)
 def test_fairseq_train_knows_the_command(name: str) -> None:
     args = Namespace(size="tiny", user_dir=None, cpu=True, max_tokens=4096, updates=9)
-    parsed = fairseq_parser.parse("fairseq-train", train_speed.command(Path("data"), name, args, "folder")[1:])
+    parsed = fairseq_parser.parse_training(train_speed.command(Path("data"), name, args, "folder")[1:])
     assert getattr(parsed, "cuda_graphs", False) == name.endswith("recorded")
     assert parsed.encoder_layers == int(name.split("-")[1])
 

@@ -76,22 +76,22 @@ def check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(parser: argparse.ArgumentParser, message: str) -> None:
         raise RefusedArgumentsError(f"{parser.prog}: {message}")
 
-    def parse(program: str, words: Sequence[str]) -> Namespace:
+    def parse_training(words: Sequence[str]) -> Namespace:
         pairs = zip(("", *words), words, strict=False)
         same = tuple("1" if flag in SEED_AND_FOLDER else word for flag, word in pairs)
-        return Namespace(**vars(settings(program, same)))
+        return Namespace(**vars(settings(same)))
 
     monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
     monkeypatch.setattr(commands, "run", lambda *_, **__: pytest.fail("something was run"))
     monkeypatch.setattr(commands, "subprocess", None)
-    monkeypatch.setattr(fairseq_parser, "parse", parse)
+    monkeypatch.setattr(fairseq_parser, "parse_training", parse_training)
     monkeypatch.setattr(needs, "model_of", model_of)
     monkeypatch.setattr(needs, "training_hours", training_hours)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
 
 
-settings, build, estimate = cache(fairseq_parser.parse), needs.model_of, needs.training_hours
+settings, build, estimate = cache(fairseq_parser.parse_training), needs.model_of, needs.training_hours
 built: list[BaseFairseqModel] = []
 counted: set[type[BaseFairseqModel]] = set()
 keys: set[tuple[str, ...]] = set()

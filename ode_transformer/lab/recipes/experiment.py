@@ -191,7 +191,7 @@ class Experiment:
     @cached_property
     def train_settings(self) -> Namespace:
         """The options of fairseq-train, as it reads its command line."""
-        return fairseq_parser.parse("fairseq-train", self.train_words())
+        return fairseq_parser.parse_training(self.train_words())
 
     def build_model(self, dictionaries: Sequence[int]) -> BaseFairseqModel:
         """Build the model that is trained, with dictionaries of these sizes and without trained parameters."""

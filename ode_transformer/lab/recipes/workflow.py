@@ -46,7 +46,7 @@ def plan_experiments(recipe: Recipe, data: RecipeData, options: RunOptions) -> l
     longest = max(machine.MIN_TOKENS_PER_PROCESS, int(recipe.train.get("tokens-per-sample", 0)))
     available = machine.detect(options, recipe.tokens_per_update, longest)
     experiments = [Experiment(recipe, data, available, options, seed) for seed in options.seeds]
-    settings = fairseq_parser.parse("fairseq-train", experiments[0].train_words())
+    settings = fairseq_parser.parse_training(experiments[0].train_words())
     # fairseq would start anew.
     if settings.restore_file != DEFAULT_CHECKPOINT and not Path(settings.restore_file).is_file():
         raise UserError(f"--restore-file {settings.restore_file}: no such file")

@@ -115,7 +115,7 @@ def training_options(arch: str, flags: Sequence[str] = ()) -> argparse.Namespace
     """Return all options of fairseq-train for an architecture and flags that change it."""
     from ode_transformer.models import fairseq_parser
 
-    return fairseq_parser.parse("fairseq-train", ["DATA", "--arch", arch, *flags])
+    return fairseq_parser.parse_training(["DATA", "--arch", arch, *flags])
 
 
 def model_size(args: argparse.Namespace) -> ModelSize:

@@ -56,7 +56,7 @@ class StudyRuns:
         system, setting, axis = row.system, self.setting, self.study.axis
         options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
         experiment = Experiment(self.row_recipe(row), self.data, Machine(0), options)
-        parsed = vars(fairseq_parser.parse("fairseq-train", experiment.train_words()))
+        parsed = vars(fairseq_parser.parse_training(experiment.train_words()))
 
         def default(flag: str) -> Any:
             value = parsed.get(flag.replace("-", "_"))

@@ -14,7 +14,7 @@ def test_reproduce_composes_the_commands(tmp_path: Path, capsys) -> None:
     shown = [shlex.split(line.removeprefix("+ ")) for line in capsys.readouterr().out.splitlines() if line[:2] == "+ "]
     assert not (tmp_path / "out").exists()
     train = shown[1][shown[1].index("fairseq-train") : shown[1].index(">")]
-    args = fairseq_parser.parse(train[0], train[1:])
+    args = fairseq_parser.parse_training(train[1:])
     assert (args.arch, args.task) == ("ode_bert_base", "masked_lm")
     assert args.max_tokens * args.update_freq[0] * 4 == 128_000
     trained, last = Path(args.save_dir).parent, shown[-1]

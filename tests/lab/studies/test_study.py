@@ -137,7 +137,7 @@ def test_controls_cost_what_they_say(name: str, setting: str, tmp_path: Path) ->
     pairs = [(system.name, name) for system in chosen.systems for name in controls if name in system.against]
     assert {control for _, control in pairs} == set(controls)
     args = {
-        row.system.name: fairseq_parser.parse("fairseq-train", made.experiments(row, (1,))[0].train_words())
+        row.system.name: fairseq_parser.parse_training(made.experiments(row, (1,))[0].train_words())
         for row in chosen.rows(setting)
         if row.position == 0 and any(row.system.name in pair for pair in pairs)
     }
