@@ -20,14 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ode_transformer.lab.analysis.plots import (
-    LINE_STYLES,
-    MARKERS,
-    check_outputs,
-    plain_label,
-    saved_panel,
-    write_csv,
-)
+from ode_transformer.lab.analysis import plots
 from ode_transformer.lab.analysis.training_log import TRAIN, TRAIN_EPOCH, Point, read_log
 from ode_transformer.support.arguments import system_names
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
@@ -130,7 +123,7 @@ def draw_panel(axes: Axes, systems: Mapping[str, Sequence[LoggedRun]], quantity:
 def _draw_splits(axes: Axes, groups: Sequence[tuple[str, Sequence[LoggedRun]]], quantity: str, by: str) -> None:
     title, field, log = WHAT[quantity]
     for index, (prefix, seeds) in enumerate(groups):
-        style: dict[str, Any] = {"marker": MARKERS[index % len(MARKERS)], "color": f"C{index}"}
+        style: dict[str, Any] = {"marker": plots.MARKERS[index % len(plots.MARKERS)], "color": f"C{index}"}
         drawn = False
         for split in dict.fromkeys(TRAIN if p.split == TRAIN_EPOCH else p.split for p in seeds[0].points):
             label = "training" if split == TRAIN else split.replace("valid", "validation ", 1).strip()
@@ -154,9 +147,9 @@ def _draw_layers(axes: Axes, groups: Sequence[tuple[str, Sequence[LoggedRun]]], 
         raise UserError(f"--what {pattern}: expected {', '.join(WHAT)}, or what the runs logged: {logged_names}")
     for shade, name in enumerate(names):
         colour = colormaps[rcParams["image.cmap"]](0.9 * shade / max(1, len(names) - 1))
-        style: dict[str, Any] = {"marker": MARKERS[shade % len(MARKERS)], "color": colour}
+        style: dict[str, Any] = {"marker": plots.MARKERS[shade % len(plots.MARKERS)], "color": colour}
         for index, (prefix, seeds) in enumerate(groups):
-            line_style, label = LINE_STYLES[index % len(LINE_STYLES)], prefix + name.removeprefix(PREFIX)
+            line_style, label = plots.LINE_STYLES[index % len(plots.LINE_STYLES)], prefix + name.removeprefix(PREFIX)
             _draw_curve(axes, seeds, TRAIN, by, name, label, linestyle=line_style, **style)
     axes.set_ylabel(pattern.removeprefix(PREFIX))
     axes.set_yscale("log" if pattern.endswith(GRADIENT_NORM) else "linear")
@@ -171,7 +164,7 @@ def _draw_curve(
         return False
     x, mean, least, greatest = zip(*points, strict=True)
     every = max(1, len(points) // 8) if split == TRAIN else 1
-    axes.plot(x, mean, label=plain_label(label), markevery=every, markersize=4, linewidth=1, **style)
+    axes.plot(x, mean, label=plots.plain_label(label), markevery=every, markersize=4, linewidth=1, **style)
     if len(seeds) > 1:
         axes.fill_between(x, least, greatest, color=style["color"], alpha=0.2, linewidth=0)
     return True
@@ -180,12 +173,12 @@ def _draw_curve(
 def plot(runs: Sequence[LoggedRun], path: Path, quantity: str, by: str) -> None:
     """Write the figure of the runs in the format of the path's suffix."""
     systems = systems_of(runs)
-    with saved_panel(path, 6, 4) as axes:
+    with plots.saved_panel(path, 6, 4) as axes:
         draw_panel(axes, systems, quantity, by)
         axes.legend(fontsize="small")
         if len(systems) == 1:
             seeds = f" ({len(runs)} runs)" if len(runs) > 1 else ""
-            axes.figure.suptitle(plain_label(runs[0].name + seeds), fontsize="medium")
+            axes.figure.suptitle(plots.plain_label(runs[0].name + seeds), fontsize="medium")
 
 
 def report_rows(runs: Sequence[LoggedRun]) -> list[list[object]]:
@@ -203,12 +196,12 @@ def report_rows(runs: Sequence[LoggedRun]) -> list[list[object]]:
 
 def run(args: argparse.Namespace) -> None:
     """Write the curves of the logs as a plot, a table or both."""
-    check_outputs(args.output, args.csv)
+    plots.check_outputs(args.output, args.csv)
     systems = zip(system_names(args.systems), args.systems, strict=True)
     runs = [LoggedRun(name, path, read_log(path)) for name, (_, path) in systems]
     if args.output is not None:
         plot(runs, args.output, args.what, args.by)
-    write_csv(args.csv, report_rows(runs))
+    plots.write_csv(args.csv, report_rows(runs))
     for logged in runs:
         last_update = max(point.updates for point in logged.points)
         print(f"{logged.name}: {len(logged.points)} reports up to update {last_update}")

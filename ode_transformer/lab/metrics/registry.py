@@ -2,12 +2,7 @@
 
 from functools import partial
 
-from ode_transformer.lab.metrics.error_rates import (
-    phoneme_error_rate,
-    phoneme_statistics,
-    word_error_rate,
-    word_statistics,
-)
+from ode_transformer.lab.metrics import error_rates
 from ode_transformer.lab.metrics.error_types import errant_scores
 from ode_transformer.lab.metrics.max_match import m2_scores
 from ode_transformer.lab.metrics.metric import Metric
@@ -26,8 +21,8 @@ METRICS: dict[str, Metric] = {
         options=("more_references", "lowercase", "detokenize"),
         statistics=partial(sentence_statistics, chrf_metric),
     ),
-    "per": Metric(phoneme_error_rate, statistics=phoneme_statistics),
-    "wer": Metric(word_error_rate, statistics=word_statistics),
+    "per": Metric(error_rates.phoneme_error_rate, statistics=error_rates.phoneme_statistics),
+    "wer": Metric(error_rates.word_error_rate, statistics=error_rates.word_statistics),
     "m2": Metric(m2_scores, needs=("hypotheses", "gold"), scores=3),
     "errant": Metric(errant_scores, needs=("hypotheses", "gold"), scores=None),
     "rouge": Metric(rouge, options=("sentences",), scores=3),

@@ -22,16 +22,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis import systems
+from ode_transformer.lab.analysis import plots, systems
 from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood, see_layers
-from ode_transformer.lab.analysis.plots import (
-    LINE_STYLES,
-    MARKERS,
-    plain_label,
-    plot_stacks,
-    set_depth_axes,
-    write_csv,
-)
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_layer_inputs
 from ode_transformer.nn import LayerId
 
@@ -81,10 +73,10 @@ def draw_by_layer(axes: Axes, stack: str, runs: Mapping[str, Norms]) -> None:
     """Draw a line for each model that has the stack against the number of the layer, on a logarithmic axis."""
     lines = {name: norms[stack] for name, norms in runs.items() if stack in norms}
     for number, (name, norms) in enumerate(lines.items()):
-        marker, style = MARKERS[number % len(MARKERS)], LINE_STYLES[number % len(LINE_STYLES)]
-        label = plain_label(name)
+        marker, style = plots.MARKERS[number % len(plots.MARKERS)], plots.LINE_STYLES[number % len(plots.LINE_STYLES)]
+        label = plots.plain_label(name)
         axes.plot(range(1, len(norms) + 1), norms, marker=marker, markersize=4, linestyle=style, label=label)
-    set_depth_axes(axes, "layer", max(map(len, lines.values())))
+    plots.set_depth_axes(axes, "layer", max(map(len, lines.values())))
 
 
 def run(args: argparse.Namespace) -> None:
@@ -96,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
         for stack, norms in runs[name].items():
             print(f"{name} {stack}: {' '.join(f'{norm:.2e}' for norm in norms)}", flush=True)
             rows += [[name, stack, number, norm] for number, norm in enumerate(norms, 1)]
-    write_csv(args.csv, rows)
+    plots.write_csv(args.csv, rows)
     if args.output is not None:
         draw, label = partial(draw_by_layer, runs=runs), "gradient norm of what the layer reads"
-        plot_stacks(args.output, systems.stacks_among(runs.values()), draw, label, width=5)
+        plots.plot_stacks(args.output, systems.stacks_among(runs.values()), draw, label, width=5)
