@@ -21,7 +21,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from ode_transformer.checkpoints.reading import saved_options
+from ode_transformer.checkpoints.reading import POSITIONS, check_sizes, saved_options
 from ode_transformer.support.errors import UserError
 
 FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are built, with all their architectures
@@ -33,12 +33,7 @@ TASKS = (
 # Words that become part of a name: of a dictionary, which has no folder, of a split, or of a head.
 _NAMES = ("source_lang", "target_lang", "langs", "train_subset", "classification_head_name")
 _NAME = re.compile(r"\w[\w,.-]*")
-_POSITIONS = ("max_positions", "max_source_positions", "max_target_positions", "tokens_per_sample")
 _NUMBERS = re.compile(r"[-+\d.,()\[\]\s]*")  # as old checkpoints hold lists: neither letters nor powers
-
-# Greatest values by the end of an option's name, far beyond published models: what is built must not fill a machine.
-_LARGEST = {"_layers": 1000, "_steps": 1000, "_dim": 2**16, "_positions": 2**18, "_sample": 2**18, "_size": 2**20}
-_LARGEST_TABLE = 2**26  # numbers of a table of positions
 
 
 def is_of_this_package(arch: str) -> bool:
@@ -93,24 +88,11 @@ def admitted_model(options: Mapping[str, Any], any_of_fairseq: bool = False) -> 
     defaults = argparse.Namespace()
     if is_plain:
         ARCH_CONFIG_REGISTRY[arch](defaults)
-    undeclared = {name: options[name] for name in (*vars(defaults), *_POSITIONS) if _is_number(options.get(name, {}))}
+    undeclared = {name: options[name] for name in (*vars(defaults), *POSITIONS) if _is_number(options.get(name, {}))}
     declared = admitted_options(ARCH_MODEL_REGISTRY[arch], options, refuses_text=is_plain)
     admitted = undeclared | declared
     check_sizes(admitted)
     return admitted | {"arch": arch, "ode_options_saved": True}
-
-
-def check_sizes(options: Mapping[str, Any]) -> None:
-    """Refuse sizes of a model or a dictionary far beyond those of published models."""
-    numbers = {name: value for name, value in options.items() if isinstance(value, int)}
-    for name, value in numbers.items():
-        largest = next((limit for end, limit in _LARGEST.items() if name.endswith(end)), None)
-        if largest is not None and value > largest:
-            raise UserError(f"refused: option {name} is {str(value)[:60]}, more than {largest:,}")
-    positions = max(numbers.get(name, 0) for name in _POSITIONS)
-    width = max(numbers.get(f"{stack}_embed_dim", 0) for stack in ("encoder", "decoder"))
-    if positions * width > _LARGEST_TABLE:
-        raise UserError(f"refused: a table of {positions:,} positions of {width:,} numbers")
 
 
 @contextmanager

@@ -30,6 +30,10 @@ from ode_transformer.support.subword_models import SUBWORD_MODELS
 MAX_TENSORS, MAX_SETTINGS = 30_000, 10_000  # of a file, those of the optimizer included; bytes of a stack's settings
 _REFUSED = r"GLOBAL (\S+) (?:was not an allowed|whose module)|Unsupported class (\S+)"  # of torch's messages
 _DISK_ERRORS = (errno.EIO, errno.ESTALE)  # damaged files raise others
+# Greatest values by the end of an option's name, far beyond published models: what is built must not fill a machine.
+_LARGEST = {"_layers": 1000, "_steps": 1000, "_dim": 2**16, "_positions": 2**18, "_sample": 2**18, "_size": 2**20}
+_LARGEST_TABLE = 2**26  # numbers of a table of positions
+POSITIONS = ("max_positions", "max_source_positions", "max_target_positions", "tokens_per_sample")
 # Files beside a model and the options that name them, as in fairseq's from_pretrained.
 _FILES_BESIDE = {
     **{model.file_name: model.fairseq_option for model in SUBWORD_MODELS.values()},
@@ -63,6 +67,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
             for name, tensor in state["model"].items():
                 if name.endswith("_extra_state") and tensor.numel() > MAX_SETTINGS:
                     raise UserError(f"refused: {name} has more than {MAX_SETTINGS:,} bytes")
+            check_sizes(saved_options(state, "model"))
             upgrade_checkpoint(state)
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
@@ -79,6 +84,19 @@ def check_tensors(number: int) -> None:
     """Refuse a file of more tensors than any model and its optimizer have."""
     if number > MAX_TENSORS:
         raise UserError(f"refused: it holds more than {MAX_TENSORS:,} tensors")
+
+
+def check_sizes(options: Mapping[str, Any]) -> None:
+    """Refuse sizes of a model or a dictionary far beyond those of published models."""
+    numbers = {name: value for name, value in options.items() if isinstance(value, int)}
+    for name, value in numbers.items():
+        largest = next((limit for end, limit in _LARGEST.items() if name.endswith(end)), None)
+        if largest is not None and value > largest:
+            raise UserError(f"refused: option {name} is {str(value)[:60]}, more than {largest:,}")
+    positions = max(numbers.get(name, 0) for name in POSITIONS)
+    width = max(numbers.get(f"{stack}_embed_dim", 0) for stack in ("encoder", "decoder"))
+    if positions * width > _LARGEST_TABLE:
+        raise UserError(f"refused: a table of {positions:,} positions of {width:,} numbers")
 
 
 def save_checkpoint(state: dict[str, Any], path: str | os.PathLike[str]) -> None:

@@ -59,10 +59,7 @@ ANALYSES = {
     "examples": ("lab.analysis.examples", "what several systems make of chosen sentences, side by side"),
     "error-types": ("lab.analysis.error_types", "corrections of several systems by type of error"),
     "curves": ("lab.analysis.curves", "training and validation curves of some runs, by their logs"),
-    "scaling": (
-        "lab.studies.measure_scaling",
-        "a larger architecture, by what depth and width gain in short trainings",
-    ),
+    "scaling": ("cli.recipes:scaling", "a larger architecture, by what depth and width gain in short trainings"),
     "glue": ("lab.glue.glue_command", "fine-tune a pre-trained encoder on the eight GLUE tasks of the Macaron paper"),
 }
 # name: (module of this package, or table of subcommands, what it does)
@@ -130,7 +127,6 @@ ARGUMENT_ROOMS |= {
     "models": "checkpoints",
     "lab.analysis.depth": "lab.analysis",
     "lab.glue": "cli",
-    "lab.studies": "cli",
 }
 
 SLOW_LIBRARIES = ("torch", "fairseq", "transformers", "ode_transformer.models")

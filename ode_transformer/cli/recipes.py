@@ -169,5 +169,16 @@ def quickstart(args: Namespace) -> None:
     Quickstart(run_options(args), args.task, args.target, args.scheme).run()
 
 
+def scaling(args: Namespace) -> None:
+    """Search a larger architecture."""
+    from ode_transformer.lab.recipes.recipe import load_recipe
+
+    if args.arch is not None and args.data is args.gradients is None:  # else no recipe is used
+        load_recipe(args.recipe, RunOptions(arch=args.arch))
+    from ode_transformer.lab.studies import measure_scaling
+
+    measure_scaling.run(args)
+
+
 def user_dir(args: Namespace) -> None:
     print(PACKAGE)

@@ -17,14 +17,8 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from ode_transformer.checkpoints.reading import load_pretrained
+from ode_transformer.models import depth_options
 from ode_transformer.models.architectures import register_architecture, stack_sizes
-from ode_transformer.models.depth_options import (
-    DEPTH_DEFAULTS,
-    add_depth_arguments,
-    check_task,
-    read_model_options,
-    set_defaults,
-)
 from ode_transformer.models.encoder import ODETransformerEncoder
 from ode_transformer.models.module_lists import ModuleLists
 from ode_transformer.nn import LSTM
@@ -94,7 +88,7 @@ class ODEBertModel(ModuleLists, RobertaModel):
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         RobertaModel.add_args(parser)
-        add_depth_arguments(parser, cls.stacks)
+        depth_options.add_depth_arguments(parser, cls.stacks)
         for name, description in (
             ("--encoder-learned-pos", "learned positions instead of sinusoids"),
             ("--no-scale-embedding", "do not multiply the embeddings by √d; the default with learned positions"),
@@ -108,7 +102,7 @@ class ODEBertModel(ModuleLists, RobertaModel):
         if getattr(args, "max_positions", None) is None:
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_bert_options(args)
-        check_task(args, task, "masked_lm")
+        depth_options.check_task(args, task, "masked_lm")
         model = cls(args, ODEBertEncoder(args, task.source_dictionary))
         args.ode_options_saved = True
         return model
@@ -118,7 +112,7 @@ class ODEBertEncoder(RobertaEncoder):
     """Our encoder with the head of a masked language model, tied to the embeddings."""
 
     def build_encoder(self, args: argparse.Namespace, dictionary: Any, embed_tokens: nn.Embedding) -> SegmentEncoder:
-        cfg = read_model_options(args, ODEBertModel.stacks, UNSUPPORTED_BERT_OPTIONS)
+        cfg = depth_options.read_model_options(args, ODEBertModel.stacks, UNSUPPORTED_BERT_OPTIONS)
         if args.layer_norm_without_affine and cfg.encoder.depth.is_lstm:
             raise OptionError(f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates")
         return SegmentEncoder(cfg, dictionary, embed_tokens)
@@ -126,8 +120,8 @@ class ODEBertEncoder(RobertaEncoder):
 
 def complete_bert_options(args: argparse.Namespace) -> None:
     """Set what is still open to the defaults of our BERT models, in BERT's base size."""
-    set_defaults(args, **DEPTH_DEFAULTS)
-    set_defaults(
+    depth_options.set_defaults(args, **depth_options.DEPTH_DEFAULTS)
+    depth_options.set_defaults(
         args,
         encoder_layer_history="none",
         encoder_normalize_before=not args.post_norm,
@@ -138,7 +132,7 @@ def complete_bert_options(args: argparse.Namespace) -> None:
         pooler_dropout=0.1,
     )
     # Sinusoids reach 1, BERT's embeddings start at 0.02: without the factor √d positions would drown the words.
-    set_defaults(args, no_scale_embedding=args.encoder_learned_pos)
+    depth_options.set_defaults(args, no_scale_embedding=args.encoder_learned_pos)
     roberta_architecture(args)
 
 

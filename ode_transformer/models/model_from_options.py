@@ -20,7 +20,8 @@ from fairseq.models import (
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ode_transformer.checkpoints.admission import admitted_model, check_sizes, declared_flags
+from ode_transformer.checkpoints.admission import admitted_model, declared_flags
+from ode_transformer.checkpoints.reading import check_sizes
 from ode_transformer.nn import ONEDNN_LINEAR
 
 
