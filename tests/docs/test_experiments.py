@@ -1,14 +1,13 @@
 """The page of experiments lists every table and figure, and what it refers to exists."""
 
 import pytest
-from generator.experiments import DOCS, read_papers
+from generator.experiments import read_papers
 
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names
 from ode_transformer.lab.recipes.recipe import read_recipe
 from ode_transformer.lab.studies import study_names
 
 PAPERS = read_papers()
-ROWS = [row for paper in PAPERS for row in paper.rows]
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.title)
@@ -31,6 +30,5 @@ def test_published_results_belong_to_listed_tables() -> None:
     assert own <= listed
 
 
-def test_studies_and_result_pages_exist() -> None:
-    assert {row.study for row in ROWS if row.study} <= set(study_names())
-    assert [row.results for row in ROWS if row.results and not (DOCS / row.results).is_file()] == []
+def test_studies_exist() -> None:
+    assert {row.study for paper in PAPERS for row in paper.rows if row.study} <= set(study_names())

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from generator import architectures, combinations, experiments, flags
+from generator import architectures, combinations, experiments, flags, schemes
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {
@@ -11,6 +11,7 @@ TEXTS = {
     "docs/combinations.md": combinations.page,
     "docs/flags.md": flags.reference_page,
     "docs/experiments.md": experiments.experiments_page,
+    "docs/schemes.md": schemes.page,
 }
 
 
