@@ -1,5 +1,7 @@
 """GLUE from a briefly pre-trained model: metrics, fine-tuning, predictions, submission files."""
 
+import contextlib
+import io
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from ode_transformer.support import commands
 from ode_transformer.support.subword_models import SubwordEncoder
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-TINY = {"encoder-layers": 2, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 48}
+TINY = "--encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 --max-update 12"
+RK2 = "--encoder-ode-scheme rk2 --ode-coefficients gate"
 
 # true positives 3, false positives 1, false negatives 1, true negatives 3
 PREDICTIONS, LABELS = list("11110000"), list("11100001")
@@ -40,22 +43,40 @@ def test_metrics_of_numbers() -> None:
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An RK2 Macaron after a few updates of pre-training: model.pt, with dict.txt and its pieces beside it."""
-    folder = tmp_path_factory.mktemp("pretrained")
-    lines = [f"{sentence(number)} {sentence(2 * number)} {number}" for number in range(300)]
-    (folder / "text.txt").write_text("\n".join(lines) + "\n")
-    recipe = yaml.safe_load((EXAMPLES / "bert_demo.yaml").read_text())
-    recipe["vocabulary"]["size"], recipe["corpus"]["valid_fraction"], recipe["tokens_per_update"] = 40, 0.1, 1000
-    recipe["train"] |= TINY | {"encoder-ode-scheme": "rk2", "ode-coefficients": "gate"}
-    recipe["train"] |= {"max-update": 12, "tokens-per-sample": 40, "max-tokens": 1000}
-    recipe["average"]["every"] = 6
-    (folder / "bert.yaml").write_text(yaml.safe_dump(recipe))
-    with pytest.MonkeyPatch.context() as patch:
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Run examples/bert_demo.py with its commands in this process; return its folder and what it printed."""
+    folder, printed = tmp_path_factory.mktemp("demonstration"), io.StringIO()
+    lines = [f"{sentence(number)} {sentence(3 * number + number // 7)} {number}." for number in range(300)]
+    (folder / "text").write_text("\n".join(lines) + "\n")
+
+    def run(*words: object) -> None:
+        assert main(list(map(str, words))) == 0
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         run_quickly(patch)
-        assert main(["reproduce", str(folder / "bert.yaml"), "--output", str(folder / "out"), "--gpus", "0"]) == 0
-    (model,) = folder.glob("out/*/*/model/model.pt")
+        patch.syspath_prepend(str(EXAMPLES))
+        import bert_demo
+
+        patch.setattr(bert_demo, "run", run)
+        patch.setattr(bert_demo, "OUTPUT", folder / "bert_demo")
+        bert_demo.main(folder / "text", f"{TINY} {RK2}".split())
+    return folder / "bert_demo", printed.getvalue().splitlines()
+
+
+@pytest.fixture(scope="module")
+def pretrained(demonstration: tuple[Path, list[str]]) -> Path:
+    """The model of the demonstration, model.pt, with dict.txt and its pieces beside it."""
+    (model,) = demonstration[0].glob("pre-trained/*/*/model/model.pt")
     return model
+
+
+@pytest.mark.slow
+def test_the_demonstration(demonstration: tuple[Path, list[str]]) -> None:
+    _, printed = demonstration
+    trained = [line for line in printed if line.startswith("+ fairseq-train")]
+    assert len(trained) == 4
+    assert all(RK2 in line for line in trained)
+    assert [line.split(" accuracy ")[0] for line in printed[-2:]] == ["pre-trained  ", "from scratch "]
 
 
 def diverged(checkpoint: Path, output: Path) -> Path:
@@ -151,26 +172,3 @@ def test_roberta_s_interface_in_python(pretrained: Path) -> None:
     tokens = model.encode("the old house", "a new river", no_separator=True)
     assert tokens.eq(2).sum() == 2
     assert model.extract_features(tokens).shape == (1, len(tokens), 32)
-
-
-@pytest.mark.slow
-def test_the_demonstration(tmp_path: Path, monkeypatch, capfd) -> None:
-    """examples/bert_demo.py, with its commands run in this process."""
-    run_quickly(monkeypatch)
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    import bert_demo
-
-    def run(*words: object) -> None:
-        assert main(list(map(str, words))) == 0
-
-    monkeypatch.setattr(bert_demo, "run", run)
-    monkeypatch.setattr(bert_demo, "OUTPUT", tmp_path / "bert_demo")
-    text = [f"{sentence(number)} {sentence(3 * number + number // 7)} {number}." for number in range(300)]
-    (tmp_path / "text").write_text("\n".join(text) + "\n")
-    flags = ["--max-update", "4", "--encoder-layers", "1", "--encoder-ode-scheme", "heun"]
-    bert_demo.main(tmp_path / "text", flags)
-    printed = capfd.readouterr().out
-    trained = [line for line in printed.splitlines() if line.startswith("+ fairseq-train")]
-    assert len(trained) == 4
-    assert all("--encoder-ode-scheme heun" in line for line in trained)
-    assert [line.split(" accuracy ")[0] for line in printed.splitlines()[-2:]] == ["pre-trained  ", "from scratch "]
