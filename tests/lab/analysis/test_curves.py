@@ -5,9 +5,11 @@ from pathlib import Path
 from ode_transformer.lab.analysis.curves import LoggedRun, curve
 from ode_transformer.lab.analysis.training_log import read_log
 
-
-def start() -> str:
-    return "2026-01-01 | INFO | fairseq_cli.train | training on 1 devices (GPUs/TPUs)\n"
+START = "2026-01-01 | INFO | fairseq_cli.train | training on 1 devices (GPUs/TPUs)\n"
+EPOCH_END = (
+    '2026-01-01 | INFO | train | {"epoch": 1, "train_loss": "4.5", "train_num_updates": "20", '
+    '"train_train_wall": "0", "train_wall": "150"}\n'
+)
 
 
 def train(updates: int, wall: int, loss: float = 5.0, epoch: int = 1, extra: str = "") -> str:
@@ -24,13 +26,6 @@ def valid(updates: int, loss: float = 4.0, name: str = "valid", epoch: int = 1) 
     )
 
 
-def epoch_end(updates: int, wall: int) -> str:
-    return (
-        f'2026-01-01 | INFO | train | {{"epoch": 1, "train_loss": "4.5", "train_num_updates": "{updates}", '
-        f'"train_train_wall": "0", "train_wall": "{wall}"}}\n'
-    )
-
-
 def write(path: Path, *lines: str) -> Path:
     path.write_text("".join(lines))
     return path
@@ -42,7 +37,7 @@ def series(path: Path, split: str) -> list[tuple[int, float | None, float]]:
 
 def test_a_clock_that_stands_still_after_a_resume_is_replaced(tmp_path: Path) -> None:
     resumed = [train(updates, 0).replace('"train_wall": "0"', '"train_wall": "30"') for updates in (20, 30)]
-    log = write(tmp_path / "log", start(), train(10, 60), start(), *resumed)
+    log = write(tmp_path / "log", START, train(10, 60), START, *resumed)
     assert series(log, "train") == [(10, 1.0, 5.0), (20, 1.5, 5.0), (30, 2.0, 5.0)]
 
 
@@ -50,11 +45,11 @@ def test_training_and_validation(tmp_path: Path):
     log = write(
         tmp_path / "log",
         "2026-01-01 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}\n",
-        start(),
+        START,
         train(10, 60, 6.0),
         train(20, 120, 5.0),
         valid(20, 4.5),
-        epoch_end(20, 150),
+        EPOCH_END,
         train(30, 210, 4.0, epoch=2),
     )
     # The end of the epoch sets the clock of its update anew, validation included.
@@ -68,8 +63,8 @@ def test_training_and_validation(tmp_path: Path):
 def test_reports_that_a_resumed_run_overtook_are_left_out(tmp_path: Path):
     log = write(
         tmp_path / "log",
-        *(start(), train(10, 60), train(20, 120), valid(20, 9.0), train(30, 180)),
-        *(start(), train(15, 60, 1.0), train(20, 120, 2.0)),
+        *(START, train(10, 60), train(20, 120), valid(20, 9.0), train(30, 180)),
+        *(START, train(15, 60, 1.0), train(20, 120, 2.0)),
     )
     assert series(log, "train") == [(10, 1.0, 5.0), (15, 4.0, 1.0), (20, 5.0, 2.0)]
     assert series(log, "valid") == []

@@ -17,16 +17,22 @@ TEXTS = {
 }
 
 
+def write_sides(folder: Path, texts: dict[str, list[tuple[str, str]]]) -> dict[str, Path]:
+    """Write both sides of each text; return the paths by their names in a location."""
+    files = {}
+    for name, pairs in texts.items():
+        for side, lines in zip(("de", "en"), zip(*pairs, strict=True), strict=True):
+            path = files[f"{name}_{side}"] = folder / f"{name}.{side}"
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return files
+
+
 def location(name: str, **settings: Any) -> dict[str, Any]:
     return {"source_file": f"{name}_de", "target_file": f"{name}_en", **settings}
 
 
 def test_every_split_and_reference_has_its_files(tmp_path: Path) -> None:
-    files, output = {}, tmp_path / "corpus"
-    for name, pairs in TEXTS.items():
-        for side, lines in zip(("de", "en"), zip(*pairs, strict=True), strict=True):
-            path = files[f"{name}_{side}"] = tmp_path / f"{name}.{side}"
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files, output = write_sides(tmp_path, TEXTS), tmp_path / "corpus"
     corpus = ParallelCorpus(
         **{"kind": "parallel", "source": "de", "target": "en", "text": {"lowercase": True}},
         train=[location("train"), location("valid")],
@@ -49,11 +55,8 @@ def test_every_split_and_reference_has_its_files(tmp_path: Path) -> None:
 
 
 def test_a_corpus_is_cased_but_for_its_raw_references(tmp_path: Path) -> None:
-    files = {}
-    for name, lines in {"train": ["A b .", "Ein b a"], "test": ["A C", "B A"]}.items():
-        for side in ("de", "en"):
-            files[f"{name}_{side}"] = tmp_path / f"{name}.{side}"
-            files[f"{name}_{side}"].write_text("".join(f"{line}\n" for line in lines))
+    texts = {"train": ["A b .", "Ein b a"], "test": ["A C", "B A"]}
+    files = write_sides(tmp_path, {name: [(line, line) for line in lines] for name, lines in texts.items()})
     corpus = ParallelCorpus(
         **{"kind": "parallel", "source": "de", "target": "en", "text": {}, "truecase": True},
         **{"train": [location("train")], "valid": [location("test")]},

@@ -3,29 +3,22 @@
 import gzip
 from pathlib import Path
 
-import pytest
 from ptb_stand_in import SENTENCES, TYPES, sentences, write_raw
 
 from ode_transformer.lab.corpora.text_corpora import DocumentCorpus, PennTreebankCorpus, PlainTextCorpus, documents
 from ode_transformer.support.lines import read_lines
 
-OPTIONS = PennTreebankCorpus(types=TYPES)
 
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Path]:
-    return write_raw(tmp_path)
-
-
-def test_the_archive_and_separate_files_are_the_same_text(raw: dict[str, Path], tmp_path: Path) -> None:
-    assert OPTIONS.build({"ptb": raw.pop("ptb")}, tmp_path / "one", 1) == SENTENCES
+def test_the_archive_and_separate_files_are_the_same_text(tmp_path: Path) -> None:
+    raw, corpus = write_raw(tmp_path), PennTreebankCorpus(types=TYPES)
+    assert corpus.build({"ptb": raw.pop("ptb")}, tmp_path / "one", 1) == SENTENCES
     raw["ptb_train"].write_bytes(gzip.compress(raw["ptb_train"].read_bytes()))
-    assert OPTIONS.build(raw, tmp_path / "other", 1) == SENTENCES
+    assert corpus.build(raw, tmp_path / "other", 1) == SENTENCES
     for folder in ("one", "other"):
         for split in SENTENCES:
             assert read_lines(tmp_path / folder / f"{split}.txt") == [line.strip() for line in sentences(split)]
     del raw["ptb_test"]
-    assert OPTIONS.build(raw, tmp_path / "without", 1) == {split: SENTENCES[split] for split in ("train", "valid")}
+    assert corpus.build(raw, tmp_path / "without", 1) == {split: SENTENCES[split] for split in ("train", "valid")}
 
 
 def test_plain_text_and_documents(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import difflib
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,18 +72,11 @@ class Annotator:
         ]
 
 
-@pytest.fixture
-def annotator(monkeypatch: pytest.MonkeyPatch) -> Annotator:
-    """Puts a module in ERRANT's place."""
-    module, annotator = ModuleType("errant"), Annotator()
-    module.__version__ = "3.0.2"
-    module.load = lambda lang, nlp=None: annotator
-    monkeypatch.setitem(sys.modules, "errant", module)
-    return annotator
-
-
-def test_scores_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], annotator: Annotator):
+def test_scores_and_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """The reference's edits, then the correct and wrong ones of each system; the plot has the most frequent type."""
+    annotator = Annotator()
+    errant = SimpleNamespace(__version__="3.0.2", load=lambda lang, nlp=None: annotator)
+    monkeypatch.setitem(sys.modules, "errant", errant)
     gold = tmp_path / "gold.m2"
     gold.write_text(GOLD)
     for name, output in (("a", OUTPUT), ("b", "A boy ran along the road .\nMy big hats .\n")):
