@@ -61,14 +61,3 @@ def write_tables(raw: Path, name: str, sizes: tuple[int, int, int] = (12, 6, 5))
         for section in sections:
             (folder / f"{split}{section}.tsv").write_text(text, encoding="utf-8")
     return folder
-
-
-def write_published_mrpc(folder: Path) -> Path:
-    """Write MRPC's two published files and the list of its development pairs, the third and the fifth."""
-    folder.mkdir(parents=True)
-    header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
-    rows = [f"{n % 2}\t{n}0\t{n}1\tone {n}\ttwo {n}\r\n" for n in range(6)]
-    (folder / "msr_paraphrase_train.txt").write_text(header + "".join(rows), newline="")
-    (folder / "msr_paraphrase_test.txt").write_text(header + "".join(rows[:2]), newline="")
-    (folder / "mrpc_dev_ids.tsv").write_text("20\t21\n40 \t41\n\n")
-    return folder

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from file_server import serving
-from glue_tables import sentence, write_published_mrpc, write_tables
+from glue_tables import sentence, write_tables
 
 from ode_transformer.lab.glue import tasks
 from ode_transformer.lab.glue.tasks import TASKS, find_tables, read_table
@@ -58,7 +58,14 @@ def test_an_archive_gives_its_tables_and_nothing_else(tmp_path: Path, monkeypatc
 
 
 def test_mrpc_is_divided_by_its_development_pairs(tmp_path: Path) -> None:
-    published = write_published_mrpc(tmp_path / "raw" / "MRPC")
+    """The two files as they are published, and the list of development pairs, the third and the fifth."""
+    published = tmp_path / "raw" / "MRPC"
+    published.mkdir(parents=True)
+    header = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+    rows = [f"{n % 2}\t{n}0\t{n}1\tone {n}\ttwo {n}\r\n" for n in range(6)]
+    for split, count in (("train", 6), ("test", 2)):
+        (published / f"msr_paraphrase_{split}.txt").write_text(header + "".join(rows[:count]), newline="")
+    (published / "mrpc_dev_ids.tsv").write_text("20\t21\n40 \t41\n\n")
     files, task = sorted(published.iterdir()), TASKS["MRPC"]
     folder = find_tables(task, tmp_path / "raw", tmp_path / "made")
     assert sorted(published.iterdir()) == files

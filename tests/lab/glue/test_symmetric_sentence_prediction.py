@@ -11,31 +11,25 @@ from ode_transformer.models.tasks import SymmetricSentencePredictionTask
 PAIRS = [(f"a{number} " * (1 + number % 3), f"b{number}") for number in range(64)]
 
 
-def write_data(folder: Path, inputs: int) -> Namespace:
-    """Write the pairs, with their numbers as labels, as data of sentence_prediction; return the task's options."""
+def write_data(folder: Path) -> Namespace:
+    """Write the pairs, with their numbers as labels, as training data; return the task's options."""
     dictionary = Dictionary()
     for number in range(len(PAIRS)):
         dictionary.add_symbol(f"a{number}")
         dictionary.add_symbol(f"b{number}")
-    for name in [f"input{number}" for number in range(inputs)]:
-        (folder / name).mkdir()
-        dictionary.save(str(folder / name / "dict.txt"))
-        for split in ("train", "valid"):
-            builder = indexed_dataset.make_builder(str(folder / name / f"{split}.bin"), "mmap", len(dictionary))
-            for pair in PAIRS:
-                builder.add_item(dictionary.encode_line(pair[int(name[-1])], add_if_not_exist=False))
-            builder.finalize(str(folder / name / f"{split}.idx"))
+    for number, texts in enumerate(zip(*PAIRS, strict=True)):
+        data = folder / f"input{number}"
+        data.mkdir()
+        dictionary.save(str(data / "dict.txt"))
+        builder = indexed_dataset.make_builder(str(data / "train.bin"), "mmap", len(dictionary))
+        for text in texts:
+            builder.add_item(dictionary.encode_line(text, add_if_not_exist=False))
+        builder.finalize(str(data / "train.idx"))
     (folder / "label").mkdir()
-    for split in ("train", "valid"):
-        (folder / "label" / f"{split}.label").write_text("".join(f"{number}.0\n" for number in range(len(PAIRS))))
+    (folder / "label" / "train.label").write_text("".join(f"{number}.0\n" for number in range(len(PAIRS))))
     options = {"num_classes": 1, "init_token": 0, "separator_token": None, "regression_target": True, "seed": 3}
     options |= {"shorten_method": "truncate", "shorten_data_split_list": "", "max_positions": 9, "no_shuffle": False}
     return Namespace(data=str(folder), d2v2_multi=False, add_prev_output_tokens=False, **options)
-
-
-def load(options: Namespace, split: str):
-    task = SymmetricSentencePredictionTask.setup_task(options)
-    return task, task.load_dataset(split)
 
 
 def texts(task: SentencePredictionTask, dataset) -> dict[float, str]:
@@ -45,7 +39,8 @@ def texts(task: SentencePredictionTask, dataset) -> dict[float, str]:
 
 
 def test_training_pairs_are_in_either_order_and_drawn_anew_in_each_epoch(tmp_path: Path) -> None:
-    task, dataset = load(write_data(tmp_path, 2), "train")
+    task = SymmetricSentencePredictionTask.setup_task(write_data(tmp_path))
+    dataset = task.load_dataset("train")
     epochs = []
     for epoch in (1, 2, 1):
         dataset.set_epoch(epoch)

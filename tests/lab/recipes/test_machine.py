@@ -1,6 +1,5 @@
 """What a training runs on, beside what fairseq and torchrun make of it."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -11,21 +10,7 @@ from hypothesis import strategies as st
 from ode_transformer.lab.recipes.machine import Machine, detect, plan_batch
 from ode_transformer.lab.recipes.options import RunOptions
 
-V100, A100, P100 = (7, 0), (8, 0), (6, 0)
-Detect = Callable[..., Machine]
-
-
-@pytest.fixture
-def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Detect]:
-    """``detect`` on a machine with GPUs of these compute capabilities."""
-
-    def with_gpus(*capabilities: tuple[int, int], memory: float = 16e9) -> Detect:
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: capabilities[number])
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=memory))
-        return lambda tokens=10**6, **options: detect(RunOptions(**options), tokens)
-
-    return with_gpus
+V100, A100, P100 = (7, 0), (8, 0), (6, 0)  # compute capabilities
 
 
 @pytest.mark.parametrize(
@@ -42,8 +27,13 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Detect]:
         ((A100,), {"nodes": 2, "node_rank": 1, "master": "a:1"}, Machine(1, "fp16", 2, 1, "a:1")),
     ],
 )
-def test_what_the_machine_has_and_the_user_chose(on, gpus: tuple, options: dict, expected: Machine) -> None:
-    assert on(*gpus)(**options) == expected
+def test_what_the_machine_has_and_the_user_chose(
+    monkeypatch: pytest.MonkeyPatch, gpus: tuple, options: dict, expected: Machine
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: gpus[number])
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=16e9))
+    assert detect(RunOptions(**options), 10**6) == expected
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**5), st.integers(1, 64))

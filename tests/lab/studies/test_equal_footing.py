@@ -10,11 +10,7 @@ import pytest
 
 from ode_transformer.lab.metrics.significance import SentenceStatistics
 from ode_transformer.lab.studies import paired_comparison
-from ode_transformer.lab.studies.equal_footing import (
-    draw_validations,
-    mean_curve,
-    table_rows,
-)
+from ode_transformer.lab.studies.equal_footing import draw_validations, mean_curve, table_rows
 from ode_transformer.lab.studies.paired_comparison import paired_csv, paired_table, paired_tests, read_statistics
 from ode_transformer.lab.studies.results import StudyResults, StudyRun
 from ode_transformer.lab.studies.study import Row, Setting, Study, StudySystem
