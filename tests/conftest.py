@@ -45,22 +45,11 @@ def text(shared_folder: SharedFolder) -> Text:
     return Text(shared_folder("text", prepare))
 
 
-@pytest.fixture(scope="session")
-def trained(text: Text, shared_folder: SharedFolder) -> Path:
-    """A training far from its end: checkpoint1.pt … checkpoint5.pt, one for each epoch."""
-    return shared_folder("trained", lambda folder: train(text, folder, "ode_transformer_rk2_tiny", 40))
-
-
-# Architecture, updates and further flags of the trainings that go on until the sentences are known. The base Reformer
-# stops before; it steps joint layers by RK2, without a PreNet.
+# Architecture, updates and further flags of the trainings that go on until the sentences are known.
 LEARNING = (*NO_DROPOUT, "--label-smoothing", 0, "--batch-size", 20, "--lr", 0.01, "--save-interval", 1000)
 LEARNED: dict[str, tuple[object, ...]] = {
-    "rk2": ("ode_transformer_rk2_tiny", 300, "--decoder-ode-scheme", "rk2"),
-    "reformer_fast": ("reformer_fast_tiny", 160),
-    "reformer_base": (
-        *("reformer_base_tiny", 40, "--encoder-layers", 0, "--decoder-ode-scheme", "rk2"),
-        *("--ode-coefficients", "gate", "--max-relative-positions", 4),
-    ),
+    "rk2": ("ode_transformer_rk2_tiny", 200, "--decoder-ode-scheme", "rk2"),
+    "reformer_fast": ("reformer_fast_tiny", 110),
 }
 
 

@@ -4,7 +4,6 @@ import ast
 import re
 import shutil
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import cache, partial
@@ -13,18 +12,14 @@ from typing import Any
 
 import fairseq
 import pytest
-from checkpoint_for_tests import rewrite
-from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from checkpoint_for_tests import as_args, open_model, rewrite
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 
 from ode_transformer.checkpoints.admission import admitted_model, admitted_options
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
-from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
-from ode_transformer.models import ODETransformerModel
-from ode_transformer.models.verification import verify_checkpoint
 from ode_transformer.support.errors import UserError
 
 State = dict[str, Any]
@@ -99,14 +94,7 @@ def _model(arch: str, options: State) -> State:
     return admitted_model(options | {"arch": arch, "_name": arch}, any_of_fairseq=True)
 
 
-def as_args(state: State, options: State) -> None:
-    """The older form: one namespace with all options."""
-    values = vars(state["cfg"]["model"]) | state["cfg"]["task"]
-    del values["_name"]
-    state.update(cfg=None, args=Namespace(**(values | options)))
-
-
-def as_groups(state: State, options: State) -> None:
+def as_groups(state: State, **options: Any) -> None:
     vars(state["cfg"]["model"]).update(options)
     for group in state["cfg"].values():
         if isinstance(group, dict):
@@ -114,42 +102,27 @@ def as_groups(state: State, options: State) -> None:
 
 
 def enter(door: str, folder: Path) -> object:
-    """Open the folder's model.pt by one of the ways that users take."""
-    path = folder / "model.pt"
-    if door == "exported folder":
-        options = dict(saved_options(load_checkpoint(path), "model"))
-        return ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 20))
-    if door == "verify":
-        return verify_checkpoint(path)
-    if door == "fairseq":  # as fairseq-generate --user-dir
-        return load_model_ensemble_and_task([str(path)], {"data": str(folder)})
-    if door == "from_pretrained":
-        return ODETransformerModel.from_pretrained(str(folder), "model.pt")
-    return load_trained_model(path, folder)
+    """Open the folder's model.pt by ``door``, or what it is exported to."""
+    if door != "exported folder":
+        return open_model(door, folder)
+    options = dict(saved_options(load_checkpoint(folder / "model.pt"), "model"))
+    return ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 20))
 
 
 @pytest.mark.parametrize("form", [as_groups, as_args])
 @pytest.mark.parametrize("door", ["translate", "from_pretrained", "fairseq", "verify", "exported folder"])
-def test_every_door_is_this_one(
-    door: str, form: Callable[[State, State], None], untrained: Path, tmp_path: Path
-) -> None:
+def test_every_door_is_this_one(door: str, form: Callable[..., None], untrained: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(untrained.parent, tmp_path / "model"))
     original = load_checkpoint(folder / "model.pt")
-    kept = {
-        "_name",
-        "arch",
-        "task",
-        "criterion",
-        "source_lang",
-        "target_lang",
-    }  # and all numbers, without which nothing is built
+    # And all numbers, without which nothing is built.
+    kept = {"_name", "arch", "task", "criterion", "source_lang", "target_lang"}
     kept |= {name for name, value in vars(original["cfg"]["model"]).items() if not isinstance(value, str)}
     for text in TEXTS[:2]:
         _, refused = admitted(partial(_model, ARCH), text)
         TRACES.clear()
         for names in (option_names() - kept, option_names() - kept - refused):
             save_checkpoint(original, folder / "model.pt")
-            rewrite(folder, partial(form, options=dict.fromkeys(names, text)))
+            rewrite(folder, partial(form, **dict.fromkeys(names, text)))
             with pytest.raises(UserError, match="refused: option") if names & refused else nullcontext():
                 assert enter(door, folder)
         assert not TRACES

@@ -4,22 +4,18 @@ import os
 import pickle
 import shutil
 import zipfile
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import Intruder, rewrite
-from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from checkpoint_for_tests import Intruder, as_args, open_model, rewrite
 
 from ode_transformer.checkpoints import reading
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli import main
-from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.models import ODELanguageModel, ODETransformerModel
-from ode_transformer.models.verification import verify_checkpoint
+from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.errors import UserError
 
 State = dict[str, Any]
@@ -30,19 +26,6 @@ ROUTES = (*OUR_ROUTES, "fairseq")
 @pytest.fixture
 def folder(untrained: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(untrained.parent, tmp_path / "model"))
-
-
-def load(route: str, folder: Path) -> object:
-    """Loads the folder's model.pt by one of the ways that users take."""
-    if route == "verify":
-        return verify_checkpoint(folder / "model.pt")
-    if route == "fairseq":  # as fairseq-generate --user-dir
-        return load_model_ensemble_and_task([str(folder / "model.pt")], {"data": str(folder)})
-    is_language_model = (folder / "dict.txt").exists()
-    if route == "from_pretrained":
-        model = ODELanguageModel if is_language_model else ODETransformerModel
-        return model.from_pretrained(str(folder), "model.pt")
-    return load_trained_model(folder / "model.pt", folder, language_model=is_language_model)
 
 
 @pytest.mark.parametrize("form", ["archive", "before torch 1.6", "pickle"])
@@ -59,13 +42,6 @@ def test_an_object_does_not_run(tmp_path: Path, form: str) -> None:
     if form != "pickle":
         torch.load(path, weights_only=False)
         assert trace.exists()  # without care the file is dangerous indeed
-
-
-def as_args(state: State, **options: Any) -> None:
-    """The older form: one namespace with all options."""
-    values = {name: value for name, value in vars(state["cfg"]["model"]).items() if name != "_name"}
-    values |= {"source_lang": "en", "target_lang": "de"}
-    state.update(cfg=None, args=Namespace(**(values | options)))
 
 
 def in_model(state: State, **options: Any) -> None:
@@ -88,7 +64,7 @@ def in_plain_model(state: State, **options: Any) -> None:
 def test_other_models_are_refused(folder: Path, route: str, change: Callable[[State], None], message: str) -> None:
     rewrite(folder, change)
     with pytest.raises(UserError, match=rf"model\.pt: refused: {message}"):
-        load(route, folder)
+        open_model(route, folder)
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -98,7 +74,7 @@ def test_a_folder_of_code_that_a_checkpoint_names_is_not_imported(folder: Path, 
     (plugin / "__init__.py").write_text(f"open({str(trace)!r}, 'w')")
     rewrite(folder, lambda state: in_model(state, user_dir=str(plugin)))
     rewrite(folder, lambda state: state["cfg"]["common"].update(user_dir=str(plugin)))
-    assert load(route, folder)
+    assert open_model(route, folder)
     assert not trace.exists()
 
 
@@ -110,11 +86,11 @@ def test_a_shard_beside_the_file_is_not_loaded_in_its_place(folder: Path, route:
         if tensor.is_floating_point():
             tensor.fill_(7.0)
     torch.save(other, folder / "model-shard0.pt")
-    loaded = load(route, folder)
+    loaded = open_model(route, folder)
     model = loaded[0] if isinstance(loaded, tuple) else loaded.models[0]  # type: ignore[attr-defined]
     assert not model.encoder.layer_norm.weight.eq(7.0).any()
     with pytest.raises(UserError, match=r"fairseq would read model-shard0\.pt in its place"):
-        load("verify", folder)
+        open_model("verify", folder)
 
 
 def test_a_checkpoint_chooses_neither_the_search_nor_files_of_subwords(folder: Path) -> None:
@@ -146,11 +122,11 @@ def test_real_options_are_accepted(folder: Path) -> None:
     """A criterion may share its name with an architecture."""
     rewrite(folder, lambda state: state["cfg"].update(criterion={"_name": "masked_lm", "tpu": False}))
     for route in (*ROUTES, "verify"):
-        assert load(route, folder)
+        assert open_model(route, folder)
     rewrite(folder, lambda state: as_args(state, **ACCEPTED))
     assert vars(load_checkpoint(folder / "model.pt")["args"]).items() >= ACCEPTED.items()
     for route in (*ROUTES, "verify"):
-        assert load(route, folder)
+        assert open_model(route, folder)
 
 
 @pytest.mark.parametrize("command", ["verify", "average"])
@@ -186,7 +162,7 @@ LARGE: dict[str, Callable[[State], object]] = {
 def test_a_small_file_does_not_occupy_the_machine(folder: Path, route: str, message: str) -> None:
     rewrite(folder, LARGE[message])
     with pytest.raises(UserError, match=message):
-        load(route, folder)
+        open_model(route, folder)
     if "far more" not in message:  # which is said where a model is built
         with pytest.raises(UserError, match=message):
             load_checkpoint(folder / "model.pt")

@@ -5,11 +5,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from commands_for_tests import PAIRS, TIMEOUT
-from forked_commands import run_forked
+from forked_commands import Forked, run_forked
 from served_models import translations
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -47,14 +48,15 @@ def test_an_encoder_without_fairseq(tmp_path: Path) -> None:
     assert losses[-1] < 0.1
 
 
-SMALL = [f"--{stack}-{size}-dim=16" for stack in ("encoder", "decoder") for size in ("embed", "ffn-embed")]
+SIZES = ("embed-dim=16", "ffn-embed-dim=16", "layers=2")
+SMALL = [f"--{stack}-{size}" for stack in ("encoder", "decoder") for size in SIZES]
 
 
 @pytest.mark.slow
 def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for split in ("train", "valid"):
+    for split, pairs in (("train", PAIRS), ("valid", PAIRS[:4])):
         for side, language in enumerate(("en", "de")):
-            (tmp_path / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
+            (tmp_path / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
 
     monkeypatch.chdir(tmp_path)
 
@@ -78,13 +80,15 @@ def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeyp
         f"export --to ctranslate2 --path {model} --output ct {own}", 2
     )
     assert "huggingface" in run(f"export --to huggingface --path {model} --output hf {own}")
-    words = [sys.executable, "-m", "ode_transformer.cli", "serve", str(model), "--port", "0", *own.split()]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        port = re.search(r":(\d+)/", server.stdout.readline())
-        assert port is not None
-        assert len(translations(int(port[1]), ["The dog sleeps."])) == 1
-        server.send_signal(signal.SIGINT)
+    words, log = ["ode-transformer", "serve", str(model), "--port", "0", *own.split()], tmp_path / "served"
+    with open(log, "wb") as file, Forked(words, file) as server:
+        try:
+            while not (port := re.search(r":(\d+)/", log.read_text())):
+                assert server.process.is_alive(), log.read_text()
+                time.sleep(0.05)
+            assert len(translations(int(port[1]), ["The dog sleeps."])) == 1
+        finally:
+            os.kill(server.process.pid, signal.SIGINT)
 
 
 def test_an_installed_package_needs_no_flag(tmp_path: Path) -> None:

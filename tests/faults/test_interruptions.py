@@ -109,7 +109,7 @@ def contents(folder: Path) -> dict[str, Any]:
             continue
         if path.suffix == ".pt":
             model = load_checkpoint(path)["model"]
-            files[name] = {key: value.view(-1).view(torch.uint8).tolist() for key, value in model.items()}
+            files[name] = {key: value.view(-1).view(torch.uint8).numpy().tobytes() for key, value in model.items()}
         else:
             files[name] = path.read_bytes()
     return files

@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,16 @@ from typing import Any
 import torch
 from commands_for_tests import PAIRS, SMALL, train_pieces
 from fairseq import options, tasks
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
-import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.checkpoints.reading import save_checkpoint
+from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.models import ODETransformerModel
+from ode_transformer.models.verification import verify_checkpoint
 
 MAX_POSITIONS = 64  # tokens of a line at most, the end symbol included
 
@@ -74,6 +78,25 @@ def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | 
     }
     save_checkpoint(state, directory / "model.pt")
     return directory / "model.pt"
+
+
+def open_model(door: str, folder: Path) -> object:
+    """Open the folder's model.pt by one of the ways that users take."""
+    path = folder / "model.pt"
+    if door == "verify":
+        return verify_checkpoint(path)
+    if door == "fairseq":  # as fairseq-generate --user-dir
+        return load_model_ensemble_and_task([str(path)], {"data": str(folder)})
+    if door == "from_pretrained":
+        return ODETransformerModel.from_pretrained(str(folder), "model.pt")
+    return load_trained_model(path, folder)
+
+
+def as_args(state: dict[str, Any], **options: Any) -> None:
+    """Give a checkpoint the older form: one namespace with all options."""
+    values = vars(state["cfg"]["model"]) | state["cfg"]["task"]
+    del values["_name"]
+    state.update(cfg=None, args=Namespace(**(values | options)))
 
 
 class Intruder:

@@ -103,39 +103,18 @@ def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
     return load_checkpoint(checkpoint)["model"]
 
 
-def start(command: str, *arguments: object, **more: Any) -> subprocess.Popen[str]:
-    """Starts ``fairseq-<command>``; ``more`` are options of Popen."""
-    return subprocess.Popen(
-        [COMMANDS / f"fairseq-{command}", *map(str, arguments)],
-        **{"env": ENVIRONMENT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more,
-    )
+def run(command: str, *arguments: object, stdin: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run ``fairseq-<command>``, whatever its exit status, in a fork of a process that has imported fairseq.
 
-
-def finish(process: subprocess.Popen[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Waits for a process and returns its exit status and what it wrote."""
-    try:
-        out, err = process.communicate(stdin, timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def run(command: str, *arguments: object, stdin: str | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run ``fairseq-<command>``, whatever its exit status.
-
-    In a fork of a process that has imported fairseq, which saves seconds; in a new process if ``more`` asks for a
-    folder or an environment.
+    :param more: ``cwd`` and ``stderr`` as for ``subprocess.run``
     """
-    if {"cwd", "env"} & more.keys():
-        return finish(start(command, *arguments, stdin=subprocess.PIPE, **more), stdin or "")
     words = [str(COMMANDS / f"fairseq-{command}"), *map(str, arguments)]
-    return run_forked(words, stdin or "", more.get("stderr") == subprocess.STDOUT, TIMEOUT)
+    return run_forked(words, stdin, more.get("stderr") == subprocess.STDOUT, TIMEOUT, more.get("cwd", "."))
 
 
-def succeed(command: str, *arguments: object, stdin: str | None = None, **more: Any) -> str:
+def succeed(command: str, *arguments: object, **more: Any) -> str:
     """Runs ``fairseq-<command>``, which has to succeed, and returns its standard output."""
-    done = run(command, *arguments, stdin=stdin, **more)
+    done = run(command, *arguments, **more)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -17,7 +17,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from importlib import metadata
-from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -27,7 +26,8 @@ import torch
 
 IMPORTED = [
     "without_advice",
-    *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "validate", "generate", "interactive", "eval_lm")),
+    *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "hydra_train", "validate")),
+    *(f"fairseq_cli.{name}" for name in ("generate", "interactive", "eval_lm")),
     *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
     "sacrebleu",
 ]
@@ -40,7 +40,9 @@ def forking_context(start_method: str = "forkserver") -> Any:
     return context
 
 
-def run_forked(words: list[str], stdin: str, merge: bool, timeout: float) -> subprocess.CompletedProcess[str]:
+def run_forked(
+    words: list[str], stdin: str, merge: bool, timeout: float, cwd: Path | str = "."
+) -> subprocess.CompletedProcess[str]:
     """Run a command in a fork and return what it wrote.
 
     :param merge: write standard error to standard output
@@ -52,7 +54,7 @@ def run_forked(words: list[str], stdin: str, merge: bool, timeout: float) -> sub
         for path, content in zip(paths, (stdin, "", ""), strict=True):
             path.write_text(content, encoding="utf-8")
         streams = [str(path) for path in (paths[1], paths[1] if merge else paths[2], paths[0])]
-        process = forking_context().Process(target=carry_out, args=(words, *streams))
+        process = forking_context().Process(target=carry_out, args=(words, *streams, str(cwd)))
         process.start()
         process.join(timeout)
         if process.is_alive():
@@ -126,11 +128,6 @@ class Forked:
         if self.returncode is None:
             raise subprocess.TimeoutExpired(self.words, timeout or 0)
         return self.returncode
-
-
-def inherit() -> None:
-    """Lets a fork of this process use the same server, though that is not its own child."""
-    forkserver._forkserver.ensure_running = lambda: None
 
 
 def carry_out(

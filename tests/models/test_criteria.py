@@ -37,6 +37,7 @@ def test_values_and_gradients_are_fairseqs(name: str, options: dict[str, Any], r
             vars(model.decoder).pop("get_normalized_probs_scriptable", None)
         model.zero_grad()
         criterion = CRITERION_REGISTRY[prefix + name](TASK, sentence_avg=False, **options)
+        assert type(criterion).__name__ == CRITERION_REGISTRY[name].__name__  # of which a resumed training makes sure
         loss, _, logged = criterion(model, sample, reduce=reduce)
         (3 * loss).sum().backward()
         outcomes.append(({"loss": loss} | logged, {key: p.grad for key, p in model.named_parameters()}))

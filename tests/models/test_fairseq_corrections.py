@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from commands_for_tests import USER_DIR, Text, lines_of, run
+from commands_for_tests import USER_DIR, Text, lines_of, run, train
 from fairseq import checkpoint_utils, search, utils
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import (
@@ -122,16 +122,17 @@ def test_unknown_words_are_replaced_by_aligned_ones(pinned: Callable[[Any, str],
         utils.load_align_dict("@@ ")
 
 
-def test_a_dictionary_with_two_lines_swapped_is_refused(trained: Path, text: Text, tmp_path: Path) -> None:
+def test_a_dictionary_with_two_lines_swapped_is_refused(text: Text, tmp_path: Path) -> None:
+    checkpoint = train(text, tmp_path, "ode_transformer_rk2_tiny", 1)
     data = Path(shutil.copytree(text.data, tmp_path / "data"))
     lines = (data / "dict.de.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (data / "dict.de.txt").write_text("".join([lines[1], lines[0], *lines[2:]]), encoding="utf-8")
     message = f"the model was trained with another target dictionary than that of {data}"
-    words = ("--user-dir", USER_DIR, "--cpu", "--path", trained / "checkpoint_last.pt", "--gen-subset", "valid")
+    words = ("--user-dir", USER_DIR, "--cpu", "--path", checkpoint, "--gen-subset", "valid")
     assert run("generate", data, *words).stderr.splitlines()[-1] == f"error: {message}"
     with pytest.raises(UserError, match=f"checkpoint_last.pt: {message}"):
-        load_trained_model(trained / "checkpoint_last.pt", data)
-    load_trained_model(trained / "checkpoint_last.pt", text.data)
+        load_trained_model(checkpoint, data)
+    load_trained_model(checkpoint, text.data)
 
 
 def pairs(number: int = 30, **options: Any) -> LanguagePairDataset:
@@ -314,15 +315,8 @@ def test_bleu_is_logged_where_no_output_has_a_word(pinned: Callable[[Any, str], 
 
     def log(words: int) -> dict[str, int]:
         counts = {f"_bleu_{name}_{order}": words for name in ("counts", "totals") for order in range(4)}
-        return {
-            "loss": 1,
-            "ntokens": 4,
-            "sample_size": 1,
-            "nsentences": 1,
-            "_bleu_sys_len": words,
-            "_bleu_ref_len": 4,
-            **counts,
-        }
+        sizes = {"loss": 1, "ntokens": 4, "sample_size": 1, "nsentences": 1}
+        return sizes | counts | {"_bleu_sys_len": words, "_bleu_ref_len": 4}
 
     def bleu(*validations: int) -> float | None:
         with metrics.aggregate(new_root=True) as logged:

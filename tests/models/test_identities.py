@@ -4,13 +4,7 @@ import pytest
 import torch
 from models_for_tests import PAD, SMALL, batch, build_model, fairseqs_names, small_model, teacher_forced
 
-from ode_transformer.nn import (
-    AttentionChoice,
-    AttentionMask,
-    Context,
-    SubLayerKind,
-    attention_mask,
-)
+from ode_transformer.nn import AttentionChoice, AttentionMask, Context, SubLayerKind, attention_mask
 from ode_transformer.numerics import SPLITTINGS, split_step
 
 OPTIONS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
@@ -25,10 +19,8 @@ def context(mask: AttentionMask) -> Context:
     return Context({SubLayerKind.SELF_ATTENTION: mask})
 
 
-POST_NORM = {
-    "post_norm": True,
-    "ode_function": "layer-output",
-}  # released code: without a scheme, the layers as they are
+# Released code: without a scheme, the layers as they are.
+POST_NORM = {"post_norm": True, "ode_function": "layer-output"}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     """A recipe of four batches an update, trained by one process in the folder ``one``."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         run = Runner("multi30k_en_de", tmp_path_factory.mktemp("processes"), monkeypatch)
-        run.change("train", max_update=60, max_tokens=256, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+        run.change("train", max_update=16, max_tokens=256, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
         run.path.write_text(run.path.read_text().replace("tokens_per_update: 16384", "tokens_per_update: 1024"))
         with pytest.MonkeyPatch.context() as patch:
             run_quickly(patch)

@@ -1,4 +1,4 @@
-"""fairseq-train: resumes without changing a number, wherever it is started; learns."""
+"""fairseq-train: resumes without changing a number, wherever it is started; learns. Hydra's form is refused."""
 
 import json
 from collections.abc import Callable
@@ -6,17 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands_for_tests import (
-    BATCHES,
-    NO_DROPOUT,
-    USER_DIR,
-    Text,
-    lines_of,
-    parameters,
-    succeed,
-    train,
-    training,
-)
+from commands_for_tests import BATCHES, USER_DIR, Text, lines_of, run, succeed, train, training
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli import main
@@ -86,20 +76,15 @@ def test_user_dir_may_be_relative_to_where_the_command_is_started(text: Text, tm
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
-def test_fused_forms_and_fairseqs_resume_each_other(text: Text, tmp_path: Path) -> None:
-    options = (*NO_DROPOUT, "--weight-decay", 0.01)
-    whole = parameters(train(text, tmp_path / "whole", RK2, 4, *options))
-    for updates, choice in ((1, ()), (3, FUSED), (4, ())):
-        mixed = parameters(train(text, tmp_path / "mixed", RK2, updates, *options, *choice))
-    for name in whole:
-        ours, other = mixed[name], whole[name]
-        if name.endswith(
-            ("in_proj.bias", "kv_proj.bias")
-        ):  # the gradient of K's is rounding: a softmax does not see it
-            width = len(ours) // 3 if "in_proj" in name else len(ours) // 2
-            key = slice(-2 * width, -width or None)
-            ours[key] = other[key] = 0
-        torch.testing.assert_close(ours, other, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
+    words = ("task=translation", f"task.data={text.data}", "task.source_lang=en", "task.target_lang=de")
+    words += (f"common.user_dir={USER_DIR}", "+model._name=ode_transformer_rk2_tiny", "common.cpu=true")
+    words += ("criterion=cross_entropy", "optimizer=adam", "optimization.lr=[0.1]", "lr_scheduler=fixed")
+    done = run("hydra-train", *words, "dataset.max_tokens=512", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: fairseq-hydra-train cannot train ode_transformer_rk2_tiny")
+    assert 'use fairseq-train --user-dir "$(ode-transformer user-dir)"' in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(("name", "least"), [("rk2", 36), ("reformer_fast", 38)])
@@ -119,24 +104,13 @@ def test_it_learns_the_sentences_by_heart(text: Text, learned: Callable[[str], P
 
 
 def test_best_by_bleu_is_resumed_and_averaged(text: Text, tmp_path: Path) -> None:
-    bleu = (
-        "--eval-bleu",
-        "--eval-bleu-args",
-        '{"beam": 2}',
-        "--eval-bleu-detok",
-        "space",
-        "--eval-bleu-detok-args",
-        "{}",
-    )
+    search = '{"beam": 2, "max_len_a": 0, "max_len_b": 4}'
+    bleu = ("--eval-bleu", "--eval-bleu-args", search, "--eval-bleu-detok", "space", "--eval-bleu-detok-args", "{}")
     bleu += ("--eval-bleu-remove-bpe", "sentencepiece", "--eval-tokenized-bleu", "--eval-bleu-print-samples")
     best = ("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--keep-best-checkpoints", 2)
-    often = ("--validate-interval-updates", 4, "--save-interval-updates", 4)
-    options = (*bleu, *best, *often)
-    for updates in (8, 12):
-        flags = training(text, tmp_path, RK2, updates, *options)
+    often = ("--validate-interval-updates", 2, "--save-interval-updates", 2)
+    for updates in (2, 4):
+        flags = training(text, tmp_path, RK2, updates, *bleu, *best, *often)
         succeed("train", *(word for word in flags if word != "--disable-validation"))
-    best_score = load_checkpoint(tmp_path / "checkpoint_best.pt")["extra_state"]["best"]
-    assert type(best_score) is float
-    assert b"numpy" not in (tmp_path / "checkpoint_last.pt").read_bytes()
+    assert type(load_checkpoint(tmp_path / "checkpoint_best.pt")["extra_state"]["best"]) is float
     assert main(["checkpoint", "average", str(tmp_path), "--best", "1", "--output", str(tmp_path / "a.pt")]) == 0
-    lines_of(succeed("generate", text.data, "--user-dir", USER_DIR, "--cpu", "--path", tmp_path / "a.pt"), "H")

@@ -32,15 +32,15 @@ def add_option(state: dict[str, Any], trace: Path) -> None:
     ],
 )
 def test_code_does_not_run(
-    text: Text, trained: Path, tmp_path: Path, command: str, change: Callable[..., None], message: str
+    text: Text, learned: Callable[[str], Path], tmp_path: Path, command: str, change: Callable[..., None], message: str
 ) -> None:
     trace, path = tmp_path / "trace", tmp_path / "checkpoint_last.pt"
-    state = load_checkpoint(trained / "checkpoint_last.pt")
+    state = load_checkpoint(learned("rk2"))
     change(state, trace)
     torch.save(state, path)
     arguments = {
         "generate": (text.data, "--user-dir", USER_DIR, "--cpu", "--path", path),
-        "train": training(text, tmp_path, "ode_transformer_rk2_tiny", 41),
+        "train": training(text, tmp_path, "ode_transformer_rk2_tiny", 1000),
     }
     done = run(command, *arguments[command])
     assert done.returncode != 0
