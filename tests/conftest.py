@@ -49,7 +49,7 @@ def text(shared_folder: SharedFolder) -> Text:
 LEARNING = (*NO_DROPOUT, "--label-smoothing", 0, "--batch-size", 20, "--lr", 0.01, "--save-interval", 1000)
 LEARNED: dict[str, tuple[object, ...]] = {
     "rk2": ("ode_transformer_rk2_tiny", 200, "--decoder-ode-scheme", "rk2"),
-    "reformer_fast": ("reformer_fast_tiny", 110),
+    "reformer_fast": ("reformer_fast_tiny", 140),
 }
 
 

@@ -94,7 +94,7 @@ def _model(arch: str, options: State) -> State:
     return admitted_model(options | {"arch": arch, "_name": arch}, any_of_fairseq=True)
 
 
-def as_groups(state: State, **options: Any) -> None:
+def as_groups(state: State, /, **options: Any) -> None:
     vars(state["cfg"]["model"]).update(options)
     for group in state["cfg"].values():
         if isinstance(group, dict):

@@ -92,7 +92,7 @@ def open_model(door: str, folder: Path) -> object:
     return load_trained_model(path, folder)
 
 
-def as_args(state: dict[str, Any], **options: Any) -> None:
+def as_args(state: dict[str, Any], /, **options: Any) -> None:
     """Give a checkpoint the older form: one namespace with all options."""
     values = vars(state["cfg"]["model"]) | state["cfg"]["task"]
     del values["_name"]
