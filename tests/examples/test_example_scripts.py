@@ -5,12 +5,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from commands_for_tests import PAIRS, TIMEOUT
-from forked_commands import Forked, run_forked
+from forked_commands import run_forked
 from served_models import translations
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -80,15 +79,13 @@ def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeyp
         f"export --to ctranslate2 --path {model} --output ct {own}", 2
     )
     assert "huggingface" in run(f"export --to huggingface --path {model} --output hf {own}")
-    words, log = ["ode-transformer", "serve", str(model), "--port", "0", *own.split()], tmp_path / "served"
-    with open(log, "wb") as file, Forked(words, file) as server:
-        try:
-            while not (port := re.search(r":(\d+)/", log.read_text())):
-                assert server.process.is_alive(), log.read_text()
-                time.sleep(0.05)
-            assert len(translations(int(port[1]), ["The dog sleeps."])) == 1
-        finally:
-            os.kill(server.process.pid, signal.SIGINT)
+    words = [sys.executable, "-m", "ode_transformer.cli", "serve", str(model), "--port", "0", *own.split()]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = re.search(r":(\d+)/", server.stdout.readline())
+        assert port is not None
+        assert len(translations(int(port[1]), ["The dog sleeps."])) == 1
+        server.send_signal(signal.SIGINT)
 
 
 def test_an_installed_package_needs_no_flag(tmp_path: Path) -> None:
