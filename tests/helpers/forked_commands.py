@@ -13,6 +13,7 @@ import os
 import socketserver
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ def forking_programs(folder: Path) -> Iterator[str]:
             (folder / name).chmod(0o755)
         with socketserver.ThreadingUnixStreamServer(address, CommandHandler) as server:
             threading.Thread(target=server.serve_forever).start()
-            yield f"{folder}:{os.environ['PATH']}"
+            yield f"{folder}:{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
             server.shutdown()
 
 
