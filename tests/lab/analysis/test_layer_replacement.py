@@ -1,6 +1,8 @@
 """A layer as a function, seen and replaced, in every kind of stack; the one-pass fit against one of all pairs."""
 
+from functools import reduce
 from itertools import repeat
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -174,10 +176,7 @@ def pairs(count: int, given: int, made: int, seed: int = 0) -> tuple[torch.Tenso
 
 
 def in_parts(x: torch.Tensor, y: torch.Tensor, size: int) -> LinearSums:
-    first, *others = (LinearSums.of_pairs(*part) for part in zip(x.split(size), y.split(size), strict=True))
-    for other in others:
-        first = first + other
-    return first
+    return reduce(add, map(LinearSums.of_pairs, x.split(size), y.split(size)))
 
 
 @pytest.mark.parametrize("size", [7, 200])

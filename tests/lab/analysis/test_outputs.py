@@ -21,16 +21,6 @@ PAIRS = [("▁The s t", "n er e e"), ("s s s", "e e e"), ("s " * 12, "e r " * 8)
 TRAIN = [("s", "e e e e"), ("t", "r n"), *[("s t", "e")] * 10]
 
 
-@pytest.fixture
-def folder(untrained: Path, tmp_path: Path) -> Path:
-    """A test set, a training set, ``model.pt`` and another model, ``other.pt``."""
-    folder = shutil.copytree(untrained.parent, tmp_path / "model")
-    binarise(folder, "test", PAIRS)
-    binarise(folder, "train", TRAIN)
-    change(folder / "model.pt", folder / "other.pt")
-    return folder
-
-
 def change(source: Path, target: Path) -> None:
     """Save a checkpoint with noise added to its parameters."""
     state = load_checkpoint(source)
@@ -41,21 +31,19 @@ def change(source: Path, target: Path) -> None:
     save_checkpoint(state, target)
 
 
-def command(folder: Path, *arguments: str) -> int:
-    systems = [f"one={folder / 'model.pt'}", f"two={folder / 'other.pt'}"]
-    search = ["--beam", "2", "--max-len-b", "20", "--lengths", "3,4", "--remove-bpe", "none"]
-    return main(
-        ["analyse", "outputs", *systems, "--data", str(folder), "--output", str(folder / "out"), *search, *arguments]
-    )
-
-
 def rows(path: Path) -> list[dict[str, str]]:
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(folder, "--maps", "1,4") == 0
+def test_tables_plots_and_maps(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    binarise(folder, "test", PAIRS)
+    binarise(folder, "train", TRAIN)
+    change(folder / "model.pt", folder / "other.pt")
+    systems = [f"one={folder / 'model.pt'}", f"two={folder / 'other.pt'}", "--data", str(folder)]
+    options = ["--beam", "2", "--max-len-b", "20", "--lengths", "3,4", "--remove-bpe", "none", "--maps", "1,4"]
+    assert main(["analyse", "outputs", *systems, "--output", str(folder / "out"), *options]) == 0
     printed, out = capsys.readouterr().out, folder / "out"
     assert printed == (out / "tables.md").read_text()
     references = [" ".join(pair[1].split()) for pair in PAIRS]
@@ -79,13 +67,8 @@ def test_tables_plots_and_maps(folder: Path, capsys: pytest.CaptureFixture[str])
     assert [row["frequency in the training data"] for row in by_frequency] == ["0", "1-9", "10+"]
     assert [int(row["tokens"]) for row in by_frequency] == [1, 2 + 8 + 2, 2 + 3 + 8 + 1 + 5]
     assert json.loads((out / "results.json").read_text())["signature"].startswith("nrefs:1|case:mixed")
-    names = [
-        "length_ratio",
-        "bleu_by_length",
-        "length_ratio_by_length",
-        "accuracy_by_position",
-        "accuracy_by_frequency",
-    ]
+    names = ["length_ratio", "bleu_by_length", "length_ratio_by_length"]
+    names += ["accuracy_by_position", "accuracy_by_frequency"]
     maps = [f"attention/{s}-{n}-attention_over_the_source" for s in ("one", "two") for n in (1, 4)]
     for name in [*names, *maps]:
         image = Image.open(out / f"{name}.png").convert("RGB")

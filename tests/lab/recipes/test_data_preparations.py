@@ -1,4 +1,4 @@
-"""The preparations of each data set: what becomes of traps in the text, and that each can be built."""
+"""Pieces of the training text are chosen by their length, before or after validation pairs are held out."""
 
 from pathlib import Path
 
@@ -10,23 +10,18 @@ from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.recipe import read_recipe
 
 
-def data(folder: Path, hold_out: bool) -> RecipeData:
+@pytest.mark.parametrize("hold_out", [False, True])
+def test_pieces_choose_from_the_training_text(tmp_path: Path, hold_out: bool) -> None:
     """WMT'14 En-De in small: 30 merges; pairs of 1 to 60 pieces are kept, unless one side is 1.2 times as long."""
     recipe = read_recipe(find_recipe("wmt14_en_de")).prepared_as("fairseq_pieces")
     keep = recipe.corpus.keep.model_copy(update={"ratio": 1.2, "max": 60})
     corpus = recipe.corpus.model_copy(update={"keep": keep} | ({"hold_out": 9, "valid": []} if hold_out else {}))
     vocabulary = recipe.vocabulary.model_copy(update={"merges": 30})
-    made = RecipeData(recipe.model_copy(update={"corpus": corpus, "vocabulary": vocabulary}), folder)
+    made = RecipeData(recipe.model_copy(update={"corpus": corpus, "vocabulary": vocabulary}), tmp_path)
     made.corpus.mkdir()
     for split in ("train", "valid", "test"):
         for side, lines in zip(("en", "de"), zip(*PAIRS, strict=True), strict=True):
             (made.corpus / f"{split}.{side}").write_text("".join(f"{line}\n" for line in lines))
-    return made
-
-
-@pytest.mark.parametrize("hold_out", [False, True])
-def test_pieces_choose_from_the_training_text(tmp_path: Path, hold_out: bool) -> None:
-    made = data(tmp_path, hold_out)
     made._encode_pieces(1)
     lines = {path.name: path.read_text().splitlines() for path in made.pieces.glob("*.*")}
     both = zip(lines["test.en"], lines["test.de"], strict=True)
