@@ -15,7 +15,7 @@ RK4 = ["He goes to the school .", "I likes it | *much* .", "All is well ."]
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     """Two texts, and the first system's log of fairseq-generate, out of order."""
-    texts = {"source": SOURCES, "references": REFERENCES, "baseline": BASELINE, "rk4": RK4, "short": RK4[:2]}
+    texts = {"source": SOURCES, "references": REFERENCES, "baseline": BASELINE, "rk4": RK4}
     paths = {name: tmp_path / name for name in (*texts, "log")}
     for name, lines in texts.items():
         paths[name].write_text("".join(f"{line}\n" for line in lines))
