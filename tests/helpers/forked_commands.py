@@ -30,7 +30,7 @@ IMPORTED = [
     *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "hydra_train", "validate")),
     *(f"fairseq_cli.{name}" for name in ("generate", "interactive", "eval_lm")),
     *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
-    "sacrebleu",
+    *("sacrebleu", "sacremoses", "matplotlib.pyplot"),  # of scores and plots
 ]
 
 
