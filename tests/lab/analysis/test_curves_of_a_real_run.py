@@ -18,10 +18,9 @@ UPDATES = 2 * BATCHES + 2
 OPTIONS = (*NO_DROPOUT, "--log-interval", 2, "--validate-interval-updates", 4)
 
 
-@pytest.fixture(scope="module")
-def run(text: Text, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_the_log_is_read_and_drawn(text: Text, tmp_path: Path) -> None:
     """A run of two epochs in the layout of scripts/train.sh, stopped within the first epoch and between them."""
-    folder = tmp_path_factory.mktemp("runs") / "rk2"
+    folder = tmp_path / "rk2"
     folder.mkdir()
     for until in (6, BATCHES, UPDATES):
         flags = training(text, folder / "checkpoints", "ode_transformer_rk2_tiny", until, *OPTIONS)
@@ -30,25 +29,22 @@ def run(text: Text, tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert process.returncode == 0, process.stderr
         with open(folder / "train.log", "a") as log:
             log.write(process.stdout + process.stderr)
-    return folder
 
+    points = read_log(folder)
+    assert all(point.epochs == pytest.approx(point.updates / BATCHES, abs=0.001) for point in points)
+    assert [p.split for p in points] == ["train"] * 9 + ["train-epoch"] * 3 + ["valid"] * 6
+    assert [p.updates for p in points if p.split == "train-epoch"] == [8, 16, 18]
+    assert [p.epochs for p in points if p.split == "valid"] == [0.5, 0.75, 1.0, 1.5, 2.0, 2.25]
+    assert [p.updates for p in points if p.split == "train" and p.depth] == [4, 8, 12, 16]
 
-def test_the_log_is_read_and_drawn(run: Path, tmp_path: Path) -> None:
-    log = read_log(run)
-    assert all(point.epochs == pytest.approx(point.updates / BATCHES, abs=0.001) for point in log)
-    assert [p.split for p in log] == ["train"] * 9 + ["train-epoch"] * 3 + ["valid"] * 6
-    assert [p.updates for p in log if p.split == "train-epoch"] == [8, 16, 18]
-    assert [p.epochs for p in log if p.split == "valid"] == [0.5, 0.75, 1.0, 1.5, 2.0, 2.25]
-    assert [p.updates for p in log if p.split == "train" and p.depth] == [4, 8, 12, 16]
-
-    lines = (run / "train.log").read_text().splitlines()
+    lines = (folder / "train.log").read_text().splitlines()
     reports = [json.loads(line[line.index("{") :]) for line in lines if '"valid_ppl"' in line]
-    points = [point for point in log if point.split == "valid"]
-    assert [point.perplexity for point in points] == pytest.approx([float(r["valid_ppl"]) for r in reports], rel=1e-2)
+    perplexities = [point.perplexity for point in points if point.split == "valid"]
+    assert perplexities == pytest.approx([float(r["valid_ppl"]) for r in reports], rel=1e-2)
 
     picture, table = tmp_path / "a.png", tmp_path / "a.csv"
     panel = ("--what", "perplexity", "--by", "epochs", "--output", str(picture), "--csv", str(table))
-    assert main(["analyse", "curves", str(run), *panel]) == 0
+    assert main(["analyse", "curves", str(folder), *panel]) == 0
     assert (31, 119, 180) in Image.open(picture).convert("RGB").get_flattened_data()  # the first curve
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert len(rows) == 18

@@ -14,13 +14,13 @@ from ode_transformer.cli.command import main
 from ode_transformer.support.lines import read_lines
 
 # Batches of few tokens, so that a pass over the training data has several.
-SHORT = ("--cpu", "--remove-bpe", "sentencepiece", "--max-len-b", "12", "--beam", "2", "--max-tokens", "150")
+SHORT = ("--cpu", "--remove-bpe", "sentencepiece", "--max-len-b", "6", "--beam", "2", "--max-tokens", "150")
 
 
-@pytest.fixture(scope="module")
-def prepared(untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def folder(untrained: Path, tmp_path: Path) -> Path:
     """The model's folder with training and test data; the targets are hypotheses of a kind, so that BLEU is not 0."""
-    folder = shutil.copytree(untrained.parent, tmp_path_factory.mktemp("probe") / "model")
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
     pairs = [tuple(" ".join(pieces.encode(side, out_type=str)) for side in pair) for pair in PAIRS]
     binarise(folder, "train", pairs[:40])
@@ -28,18 +28,9 @@ def prepared(untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def folder(prepared: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(prepared, tmp_path / "model")
-
-
 def command(folder: Path, *options: object, output: str = "out") -> int:
     words = [folder / "model.pt", "--data", folder, "--output", folder / output, *SHORT, "--metric", "chrf", *options]
     return main(["analyse", "linear-probe", *map(str, words)])
-
-
-def results(folder: Path, output: str = "out") -> dict:
-    return json.loads((folder / output / "results.json").read_text())
 
 
 def test_all_layers_in_turn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,7 +39,7 @@ def test_all_layers_in_turn(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (folder / "out" / "table.md").read_text() == out
     head, _, none, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines()]
     assert head == ["Layer", "Encoder chrF2", "Δ (%)", "Decoder chrF2", "Δ (%)"]
-    found = results(folder)
+    found = json.loads((folder / "out" / "results.json").read_text())
     full = found["full"]["value"]
     assert none == ["None", f"{full:.2f}", "0.00", f"{full:.2f}", "0.00"]
     assert [row[0] for row in rows] == ["1", "2"]

@@ -102,11 +102,6 @@ def test_pairs_of_an_entry(line: str, pairs: list[tuple[str, str]]) -> None:
     assert entry_pairs(line) == pairs
 
 
-@pytest.fixture(scope="module")
-def punkt(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_punkt(tmp_path_factory.mktemp("punkt") / "punkt_tab.zip")
-
-
 @pytest.mark.parametrize(
     ("text", "tokens"),
     [
@@ -115,5 +110,5 @@ def punkt(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("It cost\t$5 (50%)!\x07", "It cost $ 5 ( 50 % ) !"),
     ],
 )
-def test_words_are_those_of_nltk_after_plain_punctuation(punkt: Path, text: str, tokens: str) -> None:
-    assert word_tokenizer(punkt)(text) == tokens
+def test_words_are_those_of_nltk_after_plain_punctuation(tmp_path: Path, text: str, tokens: str) -> None:
+    assert word_tokenizer(write_punkt(tmp_path / "punkt_tab.zip"))(text) == tokens

@@ -23,12 +23,8 @@ Ruiz loses the vote
 It's over."""
 
 
-def prepared(**options: object) -> tuple[str, str]:
-    return SummarisationCorpus(**options).source_and_target(STORY.split("\n"))
-
-
 def test_a_story_by_hand() -> None:
-    source, target = prepared()
+    source, target = SummarisationCorpus().source_and_target(STORY.split("\n"))
     assert source == ('madrid , spain ( cnn ) -- mr. ruiz didn \'t win . he lost " badly . " by a. reporter .')
     assert target == "ruiz loses the vote . it 's over ."
 

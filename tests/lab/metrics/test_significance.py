@@ -118,21 +118,15 @@ def test_systems_are_equivalent_within_the_margin_of_their_score() -> None:
     assert compare_systems(scores, "plain", "perplexity valid")["alike"].verdict == "undecided"
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> dict[str, str]:
-    texts = {"references": REFERENCES, "good": GOOD, "alike": ALIKE, "bad": BAD}
-    for name, lines in texts.items():
-        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
-    return {path.name: str(path) for path in tmp_path.iterdir()}
-
-
-def score(files: dict[str, str], *systems: str, more: tuple[str, ...] = ()) -> int:
-    words = ["--hypotheses", *(files[name] for name in systems), "--references", files["references"]]
-    return main(["score", "--metric", "bleu", *words, "--bootstrap-samples", "100", *more])
-
-
-def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(files, capsys: pytest.CaptureFixture[str]) -> None:
-    assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2")) == 0
+def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: str(tmp_path / name) for name in ("references", "good", "alike", "bad")}
+    for path, lines in zip(files.values(), (REFERENCES, GOOD, ALIKE, BAD), strict=True):
+        Path(path).write_text("".join(line + "\n" for line in lines))
+    systems = ["--hypotheses", *(files[name] for name in ("good", "alike", "bad", "bad")), "--runs", "2"]
+    words = ["score", "--metric", "bleu", *systems, "--references", files["references"], "--bootstrap-samples", "100"]
+    assert main(words) == 0
     good, alike, first, bad, again, second = capsys.readouterr().out.splitlines()
     assert [good, alike] == [
         f"{files[name]}: {bleu(*text)}" for name, *text in (("good", GOOD, REFERENCES), ("alike", ALIKE, REFERENCES))
@@ -146,7 +140,7 @@ def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(files, caps
     both = [bleu(BAD, REFERENCES).value] * 2
     seeds = compare_systems({"good": scores, "bad": both}, "good", "BLEU")["bad"]
     assert second.endswith(f": {expected[1]}; over seeds {seeds} against {files['good']} and 1 more")
-    assert score(files, "good", "alike", "bad", "bad", more=("--runs", "2", "--json")) == 0
+    assert main([*words, "--json"]) == 0
     of_good, of_bad = map(json.loads, capsys.readouterr().out.splitlines())
     assert [run["value"] for run in of_good["runs"]] == scores
     assert of_bad["bootstrap"]["difference"]["value"] == pytest.approx(expected[1].difference.value)

@@ -14,10 +14,7 @@ from ode_transformer.lab.analysis.depth.coefficients import stage_weights
 from ode_transformer.lab.analysis.examples import SystemOutputs
 from ode_transformer.lab.analysis.one_sentence import word_weights
 from ode_transformer.lab.pages.runs import read_folder, read_runs
-from ode_transformer.lab.pages.sentences import (
-    chosen_numbers,
-    compared_sentences,
-)
+from ode_transformer.lab.pages.sentences import chosen_numbers, compared_sentences
 
 
 def write_run(folder: Path, **experiment: object) -> Path:

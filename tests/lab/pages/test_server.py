@@ -163,13 +163,12 @@ def test_another_scheme(untrained: Path, tmp_path: Path) -> None:
 # --- a process of its own ------------------------------------------------------------------------
 
 
-def start(model: Path, *words: object) -> tuple[subprocess.Popen[str], int]:
+def start(model: Path) -> tuple[subprocess.Popen[str], int]:
     """Start the command; return its process and port."""
-    options = ("--cpu", "--port", 0, "--beam", 2, "--max-len-b", 8, *words)
-    command = [sys.executable, "-m", "ode_transformer.cli", "serve", model, *options]
-    process = subprocess.Popen(
-        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT
-    )
+    command = [sys.executable, "-m", "ode_transformer.cli", "serve", str(model)]
+    command += ["--cpu", "--port", "0", "--beam", "2", "--max-len-b", "8"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen(command, env=ENVIRONMENT, **pipes)
     line = process.stdout.readline()
     while line.startswith("  importing "):  # on a busy machine
         line = process.stdout.readline()

@@ -22,7 +22,7 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkey
     run_quickly(monkeypatch)
     english = "the a red green old new house garden river bridge stands runs".split()  # noqa: SIM905
     generator = random.Random(1)
-    sources = {" ".join(generator.choices(english, k=generator.randint(3, 7))) for _ in range(1500)}
+    sources = {" ".join(generator.choices(english, k=generator.randint(3, 7))) for _ in range(600)}
     messages = {source: " ".join(word[::-1] for word in source.split()) for source in sources}
     wheels, configs = tmp_path / "wheels", tmp_path / "configs"
     wheels.mkdir()
