@@ -109,7 +109,8 @@ def content_digest(paths: Iterable[Path]) -> str:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    return {path.name: file_digest(path) for path in sorted(folder.iterdir()) if path.name != DIGESTS}
+    files = (path for path in sorted(folder.iterdir()) if path.name != DIGESTS)
+    return {path.name: file_digest(path) if path.is_file() else "" for path in files}  # a pipe would be waited for
 
 
 def write_digests(folder: Path) -> None:

@@ -28,7 +28,6 @@ HEADERS = {
     "Accept-Encoding": "identity",  # the bytes of a compressed answer could not be continued
 }
 
-
 SOURCES_FILE = CONFIGS / "sources.yaml"
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]+/\S+$")]
