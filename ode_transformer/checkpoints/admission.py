@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from fairseq.checkpoint_utils import _upgrade_state_dict
-from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
@@ -151,16 +151,21 @@ def admitted_state(
         args |= {"criterion": name} | admitted_options(CRITERION_REGISTRY[name], criterion)
     args |= admitted_model(model, any_of_fairseq)
     used = _upgrade_state_dict(dict(state) | {"args": argparse.Namespace(**args), "cfg": None})
-    _resolve_references(used["cfg"], TASK_DATACLASS_REGISTRY.get(task_name))
+    _resolve_references(used["cfg"], "task", TASK_DATACLASS_REGISTRY.get(task_name), {})
+    _resolve_references(used["cfg"], "criterion", CRITERION_DATACLASS_REGISTRY.get(name), criterion)
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
     overwrite_args_by_name(used["cfg"], literal)
     return used | {"args": None}
 
 
-def _resolve_references(config: Any, task_class: Any) -> None:
-    """Set options of a task that refer to others, such as "${common.tpu}", which fairseq reads as the text, or true."""
-    for field in fields(task_class) if task_class is not None else ():
+def _resolve_references(config: Any, component: str, options_class: Any, saved: Mapping[str, Any]) -> None:
+    """Set options that refer to others, such as "${common.tpu}", which fairseq reads as the text, or true.
+
+    :param saved: options whose numbers are kept
+    """
+    for field in fields(options_class) if options_class is not None else ():
         if isinstance(field.default, str) and field.default.startswith("${"):
             group, _, name = field.default[2:-1].partition(".")
-            config.task[field.name] = config[group][name]
+            value = saved.get(field.name)
+            config[component][field.name] = value if isinstance(value, int | float) else config[group][name]

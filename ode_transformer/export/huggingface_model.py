@@ -5,6 +5,7 @@ prefix at each position and reorders its caches.
 """
 
 import math
+from argparse import Namespace
 from functools import partial
 from typing import Any, cast
 
@@ -18,9 +19,9 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.checkpoints.admission import limited_parameters
-from ode_transformer.checkpoints.reading import check_tensors
-from ode_transformer.models.model_from_options import build_from_saved_options
+from ode_transformer.checkpoints.admission import admitted_model, limited_parameters
+from ode_transformer.checkpoints.reading import check_sizes, check_tensors
+from ode_transformer.models.model_from_options import build_from_options
 
 BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
 SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
@@ -125,8 +126,10 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: ODETransformerConfig) -> None:
         super().__init__(config)
+        check_sizes({"source_size": config.source_size, "target_size": config.target_size})
+        options = Namespace(**admitted_model(config.options))
         with torch.device("cpu"):  # transformers builds models without numbers, but not everything is a parameter
-            self.model = build_from_saved_options(config.options, config.source_size, config.target_size)
+            self.model = build_from_options(options, config.source_size, config.target_size)
         for module in self.model.modules():
             # Else transformers would replace tables of positions by empty ones.
             module._non_persistent_buffers_set.clear()

@@ -20,8 +20,7 @@ from fairseq.models import (
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from ode_transformer.checkpoints.admission import admitted_model, declared_flags
-from ode_transformer.checkpoints.reading import check_sizes
+from ode_transformer.checkpoints.admission import declared_flags
 from ode_transformer.nn import ONEDNN_LINEAR
 
 
@@ -53,15 +52,6 @@ def meta_model(
     options = argparse.Namespace(**(vars(args) | dict(changes or {})))
     with torch.device("cpu" if options.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
         return build_from_options(options, *dictionaries)
-
-
-def build_from_saved_options(options: Mapping[str, Any], source_size: int, target_size: int) -> BaseFairseqModel:
-    """Build the model of options from a stranger's file, as :func:`build_from_options`.
-
-    :raises UserError: the architecture or an option is refused
-    """
-    check_sizes({"source_size": source_size, "target_size": target_size})
-    return build_from_options(argparse.Namespace(**admitted_model(options)), source_size, target_size)
 
 
 def model_flags(arch: str) -> list[argparse.Action]:

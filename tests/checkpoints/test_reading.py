@@ -13,6 +13,7 @@ import torch
 from checkpoint_for_tests import Intruder, as_args, open_model, rewrite
 
 from ode_transformer.checkpoints import reading
+from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.models import ODETransformerModel
@@ -127,6 +128,15 @@ def test_real_options_are_accepted(folder: Path) -> None:
     assert vars(load_checkpoint(folder / "model.pt")["args"]).items() >= ACCEPTED.items()
     for route in (*ROUTES, "verify"):
         assert open_model(route, folder)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_options_of_a_criterion_that_refer_to_others_have_values(folder: Path, saved: bool) -> None:
+    """fairseq-validate would take the text of a reference for true, and divide its loss by sentences."""
+    criterion = {"_name": "fused_label_smoothed_cross_entropy", "sentence_avg": saved}
+    rewrite(folder, lambda state: state["cfg"].update(criterion=criterion))
+    options = admitted_state(load_checkpoint(folder / "model.pt"))["cfg"].criterion
+    assert (options.sentence_avg, options.use_bmuf, options.zero_sharding) == (saved, False, "none")
 
 
 @pytest.mark.parametrize("command", ["verify", "average"])
