@@ -1,7 +1,5 @@
 """Drives a headless Chromium by its DevTools protocol, over a pipe: no driver, no port, no library."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import json
@@ -33,7 +31,7 @@ class Page:
     :ivar complaints: errors of scripts, messages of the console, refused or failed requests
     """
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser: "Browser", session: str) -> None:
         self.browser, self.session = browser, session
         self.complaints: list[str] = []
         browser.pages[session] = self

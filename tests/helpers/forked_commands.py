@@ -3,8 +3,6 @@
 This module imports nothing of the package, because ``--user-dir`` has to, except for commands of ours.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -111,7 +109,7 @@ class Forked:
         self.words, self.log = words, stdout.name
         self.returncode: int | None = None
 
-    def __enter__(self) -> Forked:
+    def __enter__(self) -> "Forked":
         self.process = forking_context(self.start_method).Process(target=carry_out, args=(self.words, self.log))
         self.process.start()
         return self

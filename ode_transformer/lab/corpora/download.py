@@ -185,17 +185,17 @@ def _download(source: Source, folder: Path, sources: Sources) -> None:
         except (UserError, httpx2.HTTPError) as error:
             reasons.append(f"{name}: {one_line(error)}")
             continue
-        digest = file_digest(partial, algorithm)
+        size, digest = partial.stat().st_size, file_digest(partial, algorithm)
         with open(partial, "rb") as file:
             is_packed = file.read(2) == b"\x1f\x8b" and not source.file.endswith(("gz", ".zip"))
-        if value in (None, digest) and not is_packed:
+        if value in (None, digest) and source.bytes in (None, size) and not is_packed:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(partial, path)
             _write_record(path, source, (algorithm, digest), folder)
             if source.checksum is None:
                 print_progress(f"{path}: sha256 {digest}; none is published, so compare it with that of other machines")
             return
-        size, expected = partial.stat().st_size, value or "a file without gzip"
+        expected = value or (f"{source.bytes:,} bytes" if source.bytes else "a file without gzip")
         reasons.append(f"{name}: {size:,} bytes with {algorithm} {digest} instead of {expected}")
         partial.unlink()
     raise UserError(f"{source.file}: cannot be downloaded: {'; '.join(reasons)}; --raw takes a folder that has it")

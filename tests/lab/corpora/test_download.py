@@ -94,10 +94,13 @@ def test_a_part_of_another_version_is_given_up(tmp_path: Path, server: FileServe
     assert fetch(source(server), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_compressed_body_that_does_not_say_so_is_refused(tmp_path: Path, server: FileServer) -> None:
+def test_a_compressed_body_that_does_not_say_so_and_a_short_one_are_refused(tmp_path: Path, server: FileServer) -> None:
     server.files["a.tgz"] = gzip.compress(CONTENT)
     with pytest.raises(UserError, match="instead of a file without gzip"):
         fetch(source(server, checksum=False, file="a.txt"), tmp_path)
+    server.files["a.tgz"] = CONTENT[:6]
+    with pytest.raises(UserError, match="instead of 7 bytes"):
+        fetch(source(server, checksum=False, bytes=7), tmp_path)
 
 
 def test_a_declared_size_limits_what_is_read(tmp_path: Path, server: FileServer) -> None:

@@ -163,7 +163,7 @@ def depth_paths(
     """Return the model's own path of a sentence as ``TRAINED``, and its path under each scheme.
 
     :param model: in evaluation mode
-    :param stack: name of a stack that ``block_flows.refusals`` accepts
+    :param stack: name of a stack that :func:`refusals` accepts
     :param sample: fairseq's batch of a single sentence, so that nothing is padding
     """
     module = depth_stacks(model)[stack]
