@@ -19,7 +19,6 @@ from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.published import comparison_table, published_table
 from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe, load_recipe
-from ode_transformer.models import fairseq_parser
 from ode_transformer.support import commands
 from ode_transformer.support.console import print_progress, print_text
 from ode_transformer.support.errors import LockedError, UserError
@@ -46,10 +45,9 @@ def plan_experiments(recipe: Recipe, data: RecipeData, options: RunOptions) -> l
     longest = max(machine.MIN_TOKENS_PER_PROCESS, int(recipe.train.get("tokens-per-sample", 0)))
     available = machine.detect(options, recipe.tokens_per_update, longest)
     experiments = [Experiment(recipe, data, available, options, seed) for seed in options.seeds]
-    settings = fairseq_parser.parse_training(experiments[0].train_words())
-    # fairseq would start anew.
-    if settings.restore_file != DEFAULT_CHECKPOINT and not Path(settings.restore_file).is_file():
-        raise UserError(f"--restore-file {settings.restore_file}: no such file")
+    restored = experiments[0].train_settings.restore_file
+    if restored != DEFAULT_CHECKPOINT and not Path(restored).is_file():  # fairseq would start anew
+        raise UserError(f"--restore-file {restored}: no such file")
     return experiments
 
 

@@ -17,7 +17,6 @@ from ode_transformer.lab.recipes.recipe import Recipe, check_architecture, read_
 from ode_transformer.lab.recipes.run_experiment import PROVENANCE, existing_scores, is_trained
 from ode_transformer.lab.studies.results import PublishedScores, StudyResults, StudyRun
 from ode_transformer.lab.studies.study import DEPTH_FLAGS, Row, Study
-from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import count_forward_operations
 from ode_transformer.support import commands
 from ode_transformer.support.files import read_json
@@ -56,7 +55,7 @@ class StudyRuns:
         system, setting, axis = row.system, self.setting, self.study.axis
         options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
         experiment = Experiment(self.row_recipe(row), self.data, Machine(0), options)
-        parsed = vars(fairseq_parser.parse_training(experiment.train_words()))
+        parsed = vars(experiment.train_settings)
 
         def default(flag: str) -> Any:
             value = parsed.get(flag.replace("-", "_"))
