@@ -4,6 +4,7 @@ This module imports nothing of the package, because ``--user-dir`` has to, excep
 """
 
 import contextlib
+import gc
 import json
 import logging
 import multiprocessing
@@ -136,6 +137,7 @@ def carry_out(
 
     :param errors: file of standard error, by default that of standard output
     """
+    gc.freeze()  # a collection would write to all that was imported, and so copy it
     os.chdir(folder)
     logging.disable(logging.NOTSET)  # a fork inherits what its parent has switched off,
     logging.root.handlers.clear()  # and handlers that write elsewhere
