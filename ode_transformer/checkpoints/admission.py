@@ -15,9 +15,12 @@ from typing import Any
 
 from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
-from fairseq.dataclass.utils import overwrite_args_by_name
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.utils import omegaconf_no_object_check, overwrite_args_by_name
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
@@ -149,23 +152,46 @@ def admitted_state(
     name = str(criterion.get("criterion") or criterion.get("_name"))
     if name in CRITERION_REGISTRY:  # for fairseq-validate
         args |= {"criterion": name} | admitted_options(CRITERION_REGISTRY[name], criterion)
+        # Those that refer to other options are no flags.
+        referring = (field.name for field in fields(CRITERION_DATACLASS_REGISTRY.get(name, FairseqDataclass)))
+        args |= {name: criterion[name] for name in referring if _is_number(criterion.get(name, {}))}
     args |= admitted_model(model, any_of_fairseq)
-    used = _upgrade_state_dict(dict(state) | {"args": argparse.Namespace(**args), "cfg": None})
-    _resolve_references(used["cfg"], "task", TASK_DATACLASS_REGISTRY.get(task_name), {})
-    _resolve_references(used["cfg"], "criterion", CRITERION_DATACLASS_REGISTRY.get(name), criterion)
+    used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": _configuration(args)})
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
     overwrite_args_by_name(used["cfg"], literal)
     return used | {"args": None}
 
 
-def _resolve_references(config: Any, component: str, options_class: Any, saved: Mapping[str, Any]) -> None:
-    """Set options that refer to others, such as "${common.tpu}", which fairseq reads as the text, or true.
+def _configuration(options: Mapping[str, Any]) -> DictConfig:
+    """Return the options of a model, a task and a criterion as fairseq's groups of options, the others' being defaults.
 
-    :param saved: options whose numbers are kept
+    fairseq's own conversion takes half a second, and gives some options that refer to others their text.
     """
-    for field in fields(options_class) if options_class is not None else ():
-        if isinstance(field.default, str) and field.default.startswith("${"):
-            group, _, name = field.default[2:-1].partition(".")
-            value = saved.get(field.name)
-            config[component][field.name] = value if isinstance(value, int | float) else config[group][name]
+    args = argparse.Namespace(**options)
+    groups: dict[str, Any] = {
+        field.name: getattr(field.type, "from_namespace", lambda _: None)(args) for field in fields(FairseqConfig)
+    }
+    registries = {"task": TASK_REGISTRY, "arch": ARCH_MODEL_REGISTRY, "criterion": CRITERION_REGISTRY}
+    for name in registries.keys() & options.keys():
+        component = registries[name][options[name]]
+        if declared := getattr(component, "__dataclass", None):
+            values = declared.from_namespace(args)
+        else:
+            defaults = {flag.dest: flag.default for flag in declared_flags(component) if flag.default != "==SUPPRESS=="}
+            values = argparse.Namespace(**{**defaults, **options})
+        values._name = options[name]
+        groups["model" if name == "arch" else name] = values
+    for values in filter(None, groups.values()):
+        for name, value in dict(vars(values)).items():
+            while isinstance(value, str) and value.startswith("${"):  # such as "${common.tpu}"
+                group, _, referred = value[2:-1].partition(".")
+                value = getattr(groups[group], referred)
+                setattr(values, name, value)
+    typed = {name: values for name, values in groups.items() if not isinstance(values, argparse.Namespace)}
+    config = DictConfig(OmegaConf.to_container(OmegaConf.create(typed), enum_to_str=True))
+    with omegaconf_no_object_check():
+        for name in groups.keys() - typed.keys():
+            config[name] = groups[name]
+    OmegaConf.set_struct(config, True)
+    return config

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import Intruder, as_args, open_model, rewrite
+from checkpoint_for_tests import Intruder, as_args, make_language_model, open_model, rewrite
 
 from ode_transformer.checkpoints import reading
 from ode_transformer.checkpoints.admission import admitted_state
-from ode_transformer.checkpoints.reading import load_checkpoint
+from ode_transformer.checkpoints.reading import load_checkpoint, saved_options
 from ode_transformer.cli import main
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.errors import UserError
@@ -128,6 +128,16 @@ def test_real_options_are_accepted(folder: Path) -> None:
     assert vars(load_checkpoint(folder / "model.pt")["args"]).items() >= ACCEPTED.items()
     for route in (*ROUTES, "verify"):
         assert open_model(route, folder)
+
+
+def test_options_are_in_the_groups_of_fairseqs_own_conversion(tmp_path: Path) -> None:
+    saved = load_checkpoint(make_language_model(tmp_path, "--tokens-per-sample", 24))
+    groups = {"cfg": admitted_state(saved)["cfg"]}
+    for group in ("common", "distributed_training", "dataset", "task", "criterion", "model"):
+        options, known = saved_options(groups, group), saved_options(saved, group)
+        differing = {name for name in options if options[name] != known.get(name)}
+        assert options
+        assert differing <= {"data", "max_target_positions", "ode_options_saved"}
 
 
 @pytest.mark.parametrize("saved", [False, True])
