@@ -4,6 +4,7 @@ This module imports nothing of the package, because ``--user-dir`` has to, excep
 """
 
 import contextlib
+import ctypes
 import gc
 import json
 import logging
@@ -15,8 +16,9 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -28,6 +30,7 @@ IMPORTED = [
     "without_advice",
     *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "hydra_train", "validate")),
     *(f"fairseq_cli.{name}" for name in ("generate", "interactive", "eval_lm")),
+    "parsed_once",
     *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
     *("sacrebleu", "sacremoses", "matplotlib.pyplot"),  # of scores and plots
 ]
@@ -65,25 +68,34 @@ def run_forked(
         return subprocess.CompletedProcess(words, process.exitcode or 0, out, err)
 
 
+# The client ends as soon as the fork has: what asks a program to end, as torchrun does, asks the fork.
 CLIENT = """#!{python} -IS
-import json, os, socket, sys
+import json, os, signal, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    server.sendall(json.dumps([os.getpid(), os.getcwd(), *sys.argv]).encode() + bytes([10]))
-    sys.exit(int(server.recv(9)))
+    server.sendall(json.dumps([os.getpid(), os.getcwd(), dict(os.environ), *sys.argv]).encode() + bytes([10]))
+    answers = server.makefile()
+    process = int(answers.readline())
+    signal.signal(signal.SIGTERM, lambda number, _: os.kill(process, number))
+    sys.exit(int(answers.readline()))
 """
 
 
 class CommandHandler(socketserver.StreamRequestHandler):
-    """Carries out a command for a client, with the client's folder and streams, and answers its exit status."""
+    """Carries out a command for a client, with what the client has; answers its number and its exit status."""
 
     def handle(self) -> None:
-        client, folder, *words = json.loads(self.rfile.readline())
+        client, folder, environment, *words = json.loads(self.rfile.readline())
         out, err, stdin = (f"/proc/{client}/fd/{stream}" for stream in (1, 2, 0))
-        process = forking_context().Process(target=carry_out, args=(words, out, err, stdin, folder))
+        network = f"/proc/{client}/ns/net"
+        arguments = (words, out, err, stdin, folder, environment, network)
+        process = forking_context().Process(target=carry_out, args=arguments)
         process.start()
+        self.wfile.write(f"{process.pid}\n".encode())
+        wait([process.sentinel, self.connection])
+        process.terminate()  # if the client was killed
         process.join()
-        self.wfile.write(str(process.exitcode).encode())
+        self.wfile.write(f"{process.exitcode}\n".encode())
 
 
 @contextlib.contextmanager
@@ -92,7 +104,8 @@ def forking_programs(folder: Path) -> Iterator[str]:
     folder.mkdir()
     with tempfile.TemporaryDirectory() as short:  # a socket's address has at most 107 characters
         address = f"{short}/commands"
-        for name in (*(f"fairseq-{name}" for name in ("preprocess", "train", "generate")), "ode-transformer"):
+        fairseq = [f"fairseq-{name}" for name in ("preprocess", "train", "generate")]
+        for name in (*fairseq, "ode-transformer", "torchrun"):
             (folder / name).write_text(CLIENT.format(python=sys.executable, address=address))
             (folder / name).chmod(0o755)
         with socketserver.ThreadingUnixStreamServer(address, CommandHandler) as server:
@@ -106,12 +119,13 @@ class Forked:
 
     start_method = "forkserver"
 
-    def __init__(self, words: list[str], stdout: BinaryIO, **others: Any) -> None:
-        self.words, self.log = words, stdout.name
+    def __init__(self, words: list[str], stdout: BinaryIO, env: Mapping[str, str], **others: Any) -> None:
+        self.words = words
+        self.arguments = {"words": words, "output": stdout.name, "environment": dict(env)}
         self.returncode: int | None = None
 
     def __enter__(self) -> "Forked":
-        self.process = forking_context(self.start_method).Process(target=carry_out, args=(self.words, self.log))
+        self.process = forking_context(self.start_method).Process(target=carry_out, kwargs=self.arguments)
         self.process.start()
         return self
 
@@ -131,12 +145,26 @@ class Forked:
 
 
 def carry_out(
-    words: list[str], output: str, errors: str | None = None, stdin: str | None = None, folder: str = "."
+    words: list[str],
+    output: str,
+    errors: str | None = None,
+    stdin: str = os.devnull,
+    folder: str = ".",
+    environment: Mapping[str, str] | None = None,
+    network: str | None = None,
+    prepare: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a command of this Python environment, its streams being files; its own commands are forks as well.
 
     :param errors: file of standard error, by default that of standard output
+    :param environment: variables to set
+    :param network: file of the network namespace to enter, which only root can
+    :param prepare: is called first
     """
+    prepare()
+    os.environ.update(environment or {})
+    if network is not None:
+        ctypes.CDLL(None).setns(os.open(network, os.O_RDONLY), 0)
     gc.freeze()  # a collection would write to all that was imported, and so copy it
     os.chdir(folder)
     logging.disable(logging.NOTSET)  # a fork inherits what its parent has switched off,
@@ -144,14 +172,13 @@ def carry_out(
     logging.basicConfig(format="%(asctime)s | %(levelname)s | %(name)s | %(message)s", level="INFO", stream=sys.stdout)
     for path, stream in ((output, sys.stdout), (errors or output, sys.stderr)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), stream.fileno())
-    if stdin is not None:
-        os.dup2(os.open(stdin, os.O_RDONLY), 0)
-        sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115  the process reads it to its end
+    os.dup2(os.open(stdin, os.O_RDONLY), 0)
+    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115  the process reads it to its end
     torch.set_num_threads(1)  # sums are always formed in one order
     multiprocessing.set_start_method("fork", force=True)  # Linux's own, for the processes that load data
     sys.argv = words
     if Path(words[0]).name == "ode-transformer":
-        start_commands_in_forks()
+        start_commands_in_forks(words[0])
     (entry,) = metadata.entry_points(group="console_scripts", name=Path(words[0]).name)
     sys.exit(entry.load()())
 
@@ -161,20 +188,26 @@ class ForkedHere(Forked):
 
     start_method = "fork"
 
-    def __init__(self, words: list[str], stdout: BinaryIO, **others: Any) -> None:
+    def __init__(self, words: list[str], stdout: BinaryIO, preexec_fn: Callable[[], None], **others: Any) -> None:
         super().__init__(words, stdout, **others)
-        self.log = f"/proc/self/fd/{stdout.fileno()}"  # inherited, and opened only once
+        log = f"/proc/self/fd/{stdout.fileno()}"  # inherited, and opened only once
+        self.arguments |= {"output": log, "prepare": preexec_fn}
 
 
-def start_commands_in_forks() -> None:
-    """Let the package start fairseq's commands as forks of this process, to its end."""
+def start_commands_in_forks(program: str = sys.executable) -> None:
+    """Let the package start fairseq's commands as forks of this process, to its end.
+
+    :param program: beside which it finds the commands
+    """
     import ode_transformer.models  # noqa: F401  (before the fork: fairseq finds the architectures in every process)
     from ode_transformer.support import commands
 
     commands.subprocess = SimpleNamespace(Popen=ForkedHere, STDOUT=None)
+    commands.sys = SimpleNamespace(executable=program)
 
 
-def run_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the runner start its commands without the seconds that imports take."""
+def run_quickly(monkeypatch: pytest.MonkeyPatch, program: str = sys.executable) -> None:
+    """Lets the runner start its commands, those beside ``program``, without the seconds that imports take."""
     popen = SimpleNamespace(Popen=Forked, STDOUT=None)
     monkeypatch.setattr("ode_transformer.support.commands.subprocess", popen)
+    monkeypatch.setattr("ode_transformer.support.commands.sys", SimpleNamespace(executable=program))
