@@ -11,13 +11,7 @@ from typing import Any
 
 from ode_transformer.lab.recipes.options import COUNT, FOLDER, NAME, RunOptions, recipe_names
 from ode_transformer.lab.studies import study_names
-from ode_transformer.support.arguments import (
-    add_train_flags,
-    flag_name,
-    non_negative_int,
-    positive_int,
-    whole_numbers,
-)
+from ode_transformer.support.arguments import add_train_flags, flag_name, non_negative_int, positive_int, whole_numbers
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 from ode_transformer.support.yaml_file import CONFIGS
 

@@ -123,11 +123,7 @@ EXAMPLES = {
 }
 # Rooms whose commands have their options in ROOM.arguments, as functions of the commands' names
 ARGUMENT_ROOMS = {room: room for room in ("checkpoints", "export", "lab.analysis", "lab.pages", "cli")}
-ARGUMENT_ROOMS |= {
-    "models": "checkpoints",
-    "lab.analysis.depth": "lab.analysis",
-    "lab.glue": "cli",
-}
+ARGUMENT_ROOMS |= {"models": "checkpoints", "lab.analysis.depth": "lab.analysis", "lab.glue": "cli"}
 
 SLOW_LIBRARIES = ("torch", "fairseq", "transformers", "ode_transformer.models")
 IMPORT_SECONDS = 10.0  # until a line says that they are being imported
@@ -264,16 +260,17 @@ class HelpFormatter(argparse.HelpFormatter):
 def add_commands(
     parser: argparse.ArgumentParser, table: Mapping[str, tuple[Any, str]], command_line: Sequence[str]
 ) -> tuple[argparse.ArgumentParser, str]:
-    """Add the commands of a table, and the arguments of the one that the words name.
+    """Add the command of a table that the words name, with its arguments; all of the table if they name none.
 
     :return: parser and module of that command; no module if the words name none
     """
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command, (_, summary) in table.items():
+    named = {name: table[name] for name in command_line[:1] if name in table}
+    for command, (_, summary) in (named or table).items():
         example = f"  {parser.prog} {command} {EXAMPLES.get(command, '')}".rstrip()
         description = f"{summary[0].upper()}{summary[1:]}. Example:\n{example}"
         subparsers.add_parser(command, help=summary, description=description, formatter_class=HelpFormatter)
-    if not command_line or command_line[0] not in table:
+    if not named:
         if command_line and not command_line[0].startswith("-"):
             similar = did_you_mean(command_line[0], table)
             parser.error(f"unknown command {command_line[0]}{similar}; there are {', '.join(table)}")

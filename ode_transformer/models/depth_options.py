@@ -119,10 +119,7 @@ def set_defaults(args: argparse.Namespace, **values: Any) -> None:
 
 
 def read_model_options(
-    args: argparse.Namespace,
-    stacks: tuple[str, ...],
-    unsupported: Sequence[str] = (),
-    without_layers: str = "",
+    args: argparse.Namespace, stacks: tuple[str, ...], unsupported: Sequence[str] = (), without_layers: str = ""
 ) -> TransformerConfig:
     """Return fairseq's configuration of a model, with the choice of each stack as ``cfg.encoder.depth``.
 

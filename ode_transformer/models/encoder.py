@@ -7,15 +7,7 @@ from torch import Tensor, nn
 
 from ode_transformer.models.depth_stack import DepthStack, seen_padding
 from ode_transformer.models.layers import build_layer
-from ode_transformer.nn import (
-    Context,
-    Layer,
-    SubLayerKind,
-    WordDropout,
-    attention_mask,
-    equal_runs,
-    select_entries,
-)
+from ode_transformer.nn import Context, Layer, SubLayerKind, WordDropout, attention_mask, equal_runs, select_entries
 
 
 class ODETransformerEncoder(DepthStack, TransformerEncoderBase):

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
+from functools import cache
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -72,8 +73,9 @@ def _set_config_defaults(args: argparse.Namespace) -> None:
             setattr(args, field.name, field.default)
 
 
+@cache
 def numbered_dictionary(size: int) -> Dictionary:
-    """Return a dictionary of ``size`` entries: the four special symbols, then w0, w1, …."""
+    """Return the dictionary of ``size`` entries, for all to read: the four special symbols, then w0, w1, …."""
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
         dictionary.add_symbol(f"w{number}")

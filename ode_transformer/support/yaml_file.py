@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -26,15 +28,21 @@ class YamlSection(BaseModel):
 Schema = TypeVar("Schema", bound=BaseModel)
 
 
+@lru_cache
+def _parse(path: Path, text: bytes) -> Any:
+    """Parse the text of a file once, because all systems of a table read the same recipe; errors name the file."""
+    stream = BytesIO(text)
+    stream.name = str(path)
+    return yaml.load(stream, _Loader)
+
+
 def read_yaml(path: Path, schema: type[Schema]) -> Schema:
     """Read a YAML file as an instance of a schema.
 
     :raises UserError: a key is unknown, missing or has an invalid value
     """
-    with open(path, "rb") as file:
-        values = yaml.load(file, _Loader)
     try:
-        return schema.model_validate(values)
+        return schema.model_validate(_parse(path, path.read_bytes()))
     except ValidationError as error:
         # A misspelt key causes two errors; the unknown key says more than the missing one.
         first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")

@@ -10,8 +10,7 @@ from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, FP16Optimizer, M
 from models_for_tests import PAD, batch, teacher_forced
 
 TASK: Any = Namespace(
-    target_dictionary=Namespace(pad=lambda: PAD),
-    datasets={"train": Namespace(sizes=np.array([[8, 12]]))},
+    target_dictionary=Namespace(pad=lambda: PAD), datasets={"train": Namespace(sizes=np.array([[8, 12]]))}
 )
 LANGUAGE_MODEL = {"arch": "ode_transformer_lm_rk2", "encoder_layers": 2}
 BERT = {"arch": "macaron_bert_tiny", "max_relative_positions": 0}

@@ -36,10 +36,7 @@ def texts(*lengths: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("arch", "plain", "count"),
-    [
-        ("ode_bert_base", True, BASE),
-        ("macaron_bert_base", False, BASE + 12 * 2 * FINAL_NORM + 27_648),
-    ],
+    [("ode_bert_base", True, BASE), ("macaron_bert_base", False, BASE + 12 * 2 * FINAL_NORM + 27_648)],
 )
 def test_parameters_of_the_base_size(arch: str, plain: bool, count: int) -> None:
     model = build_from_options(Namespace(arch=arch, layer_norm_without_affine=plain), 32_768)

@@ -62,10 +62,7 @@ def test_a_short_flag_is_for_the_stacks_that_use_it_and_a_stacks_own_flag_comes_
             {**RK2, "ode_share_coefficients": True},
             "--ode-share-coefficients: only with learned coefficients; pass --no",
         ),
-        (
-            {"decoder_ode_scheme": "multistep", "decoder_layer_history": "dlcl"},
-            "--decoder-layer-history none for a de",
-        ),
+        ({"decoder_ode_scheme": "multistep", "decoder_layer_history": "dlcl"}, "--decoder-layer-history none for a de"),
     ],
 )
 def test_a_flag_that_no_stack_can_use_is_refused(options: dict, message: str) -> None:

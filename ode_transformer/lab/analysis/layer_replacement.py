@@ -189,12 +189,7 @@ def negative_log_likelihood(model: Any, sample: Mapping[str, Any]) -> Tensor:
 
 
 def distil(
-    model: Any,
-    layer: LayerId,
-    start: LinearFit,
-    samples: Iterable[Mapping[str, Any]],
-    updates: int,
-    lr: float,
+    model: Any, layer: LayerId, start: LinearFit, samples: Iterable[Mapping[str, Any]], updates: int, lr: float
 ) -> LinearFit:
     """Train W and b alone on the likelihood of the training data, from the least-squares solution.
 

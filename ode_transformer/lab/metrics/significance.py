@@ -18,6 +18,7 @@ Perplexities are compared by their logarithms, and their differences are in per 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import expm1, log
 from statistics import fmean, mean, stdev
 
@@ -176,15 +177,38 @@ def compare_systems(scores: Mapping[str, Sequence[float]], reference: str, title
     if not groups or not any(group.std() for group in (control, *groups)):  # no variance, no test
         return compared
     test = stats.dunnett(*groups, control=control, rng=np.random.default_rng(SEED))
-    wide, narrow = (test.confidence_interval(level) for level in (CONFIDENCE, 2 * CONFIDENCE - 1))
-    for number, name in enumerate(tested):
-        p, bounds = float(test.pvalue[number]), (narrow.low[number], narrow.high[number])
+    wide, narrow = _critical_values(len(control), *map(len, groups))
+    for name, group, p in zip(tested, groups, map(float, test.pvalue), strict=True):
+        error = _spread([control, *groups]) * (1 / len(group) + 1 / len(control)) ** 0.5
+        difference = group.mean() - control.mean()
         verdict = "different" if p < 1 - CONFIDENCE else "undecided"
-        if verdict == "undecided" and margin is not None and -margin < bounds[0] and bounds[1] < margin:
+        if verdict == "undecided" and margin is not None and abs(difference) + narrow * error < margin:
             verdict = "equivalent"
-        interval = in_unit(wide.low[number]), in_unit(wide.high[number])
+        interval = in_unit(difference - wide * error), in_unit(difference + wide * error)
         compared[name] = Comparison(compared[name].value, compared[name].unit, interval, p, verdict)
     return compared
+
+
+def _spread(groups: Sequence[Sums]) -> float:
+    """Return the standard deviation within groups."""
+    squares, freedom = sum(group.var() * len(group) for group in groups), sum(len(group) - 1 for group in groups)
+    return float(squares / freedom) ** 0.5
+
+
+@cache
+def _critical_values(*sizes: int) -> tuple[float, float]:
+    """Return how many standard errors the 95% and the 90% intervals reach, for the reference's and others' sizes.
+
+    The search for them takes most of a test; no score changes them.
+    """
+    from scipy import stats
+
+    control, *groups = (np.arange(float(size)) for size in sizes)
+    test = stats.dunnett(*groups, control=control, rng=np.random.default_rng(SEED))
+    error = _spread([control, *groups]) * (1 / sizes[1] + 1 / sizes[0]) ** 0.5
+    intervals = [test.confidence_interval(level) for level in (CONFIDENCE, 2 * CONFIDENCE - 1)]
+    wide, narrow = (float(both.high[0] - both.low[0]) / 2 / error for both in intervals)
+    return wide, narrow
 
 
 def half_interval(values: Sequence[float]) -> float | None:

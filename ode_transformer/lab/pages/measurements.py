@@ -11,13 +11,7 @@ from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import surprisals
 from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.lab.analysis.depth.block_flows import (
-    BlockErrors,
-    DepthPath,
-    block_errors,
-    depth_paths,
-    refusals,
-)
+from ode_transformer.lab.analysis.depth.block_flows import BlockErrors, DepthPath, block_errors, depth_paths, refusals
 from ode_transformer.lab.analysis.depth.coefficients import StageWeights, stage_weights
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms, gradient_norms
 from ode_transformer.lab.analysis.one_sentence import LONGEST_MAP, AttentionMatrix, attention, word_weights

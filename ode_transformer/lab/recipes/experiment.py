@@ -20,13 +20,14 @@ from typing import Any
 
 from fairseq.models import BaseFairseqModel
 
+from ode_transformer.checkpoints.admission import is_of_this_package
 from ode_transformer.lab.analysis.training_log import read_log
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.recipes import machine, training
 from ode_transformer.lab.recipes.machine import Batch, Machine
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.preparation import RecipeData
-from ode_transformer.lab.recipes.recipe import Recipe, Scoring, architectures
+from ode_transformer.lab.recipes.recipe import Recipe, Scoring
 from ode_transformer.models import fairseq_parser
 from ode_transformer.models.criteria import COUNTERPARTS
 from ode_transformer.models.model_from_options import build_from_options, meta_model
@@ -122,7 +123,7 @@ class Experiment:
         task = {"user-dir": user_dir, "task": recipe.task, **self.data.language_flags(), "arch": recipe.arch}
         log: dict[str, Any] = {"log-format": "json", "log-interval": 100}
         layers = recipe.train_layers
-        if not architectures(recipe.task).get(recipe.arch):  # fairseq's own have no such flag
+        if not is_of_this_package(recipe.arch):  # fairseq's own have no such flag
             layers = [(name, {f: v for f, v in flags.items() if f != "log-depth-interval"}) for name, flags in layers]
         elif recipe.task == "translation":
             log["log-samples"] = 2
@@ -147,7 +148,7 @@ class Experiment:
         if not self.machine.gpus:
             return {}
         is_recorded = str(train.get("criterion")).startswith("fused_") and "--criterion" not in self._users_flags
-        if is_recorded and train.get("cuda-graphs", True) and architectures(self.recipe.task).get(self.recipe.arch):
+        if is_recorded and train.get("cuda-graphs", True) and is_of_this_package(self.recipe.arch):
             flags |= {"cuda-graphs": True} | ({"ddp-backend": "legacy_ddp"} if self.machine.processes > 1 else {})
         return flags
 

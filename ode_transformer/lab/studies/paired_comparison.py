@@ -8,12 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ode_transformer.lab.metrics.score_command import read_statistics
-from ode_transformer.lab.metrics.significance import (
-    SAMPLES,
-    PairedDifference,
-    drawn_scores,
-    paired_difference,
-)
+from ode_transformer.lab.metrics.significance import SAMPLES, PairedDifference, drawn_scores, paired_difference
 from ode_transformer.lab.studies.results import StudyResults, StudyTable
 from ode_transformer.support.tables import csv_text
 

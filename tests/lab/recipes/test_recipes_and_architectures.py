@@ -57,12 +57,7 @@ def suitable(task: str) -> list[str]:
     return [*package_architectures(task), *BASELINES[task]]
 
 
-def experiment(
-    name: str,
-    arch: str | None,
-    variant: str | None = None,
-    train_flags: Sequence[str] = (),
-) -> Experiment:
+def experiment(name: str, arch: str | None, variant: str | None = None, train_flags: Sequence[str] = ()) -> Experiment:
     recipe = recipe_of(name).for_arch(arch, variant)
     options = RunOptions(variant=variant, train_flags=tuple(train_flags))
     return Experiment(recipe, RecipeData(recipe, Path(name)), ONE_GPU, options)
