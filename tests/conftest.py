@@ -46,10 +46,11 @@ def text(shared_folder: SharedFolder) -> Text:
 
 
 # Architecture, updates and further flags of the trainings that go on until the sentences are known.
-LEARNING = (*NO_DROPOUT, "--label-smoothing", 0, "--batch-size", 20, "--lr", 0.01, "--save-interval", 1000)
+LEARNING = (*NO_DROPOUT, "--label-smoothing", 0, "--lr", 0.02, "--save-interval", 1000)
+LEARNING = (*LEARNING, "--train-subset", "valid", "--batch-size", 8)  # all of its sentences
 LEARNED: dict[str, tuple[object, ...]] = {
-    "rk2": ("ode_transformer_rk2_tiny", 200, "--decoder-ode-scheme", "rk2"),
-    "reformer_fast": ("reformer_fast_tiny", 140),
+    "rk2": ("ode_transformer_rk2_tiny", 50, "--decoder-ode-scheme", "rk2"),
+    "reformer_fast": ("reformer_fast_tiny", 50),
 }
 
 

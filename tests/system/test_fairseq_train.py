@@ -87,20 +87,20 @@ def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("name", "least"), [("rk2", 36), ("reformer_fast", 38)])
-def test_it_learns_the_sentences_by_heart(text: Text, learned: Callable[[str], Path], name: str, least: int) -> None:
+@pytest.mark.parametrize("name", ["rk2", "reformer_fast"])
+def test_it_learns_the_sentences_by_heart(text: Text, learned: Callable[[str], Path], name: str) -> None:
     checkpoint = learned(name)
     losses = losses_in(checkpoint.parent / "train.log")
     assert losses[0] > 7  # log2 of the 196 pieces is 7.6
     assert losses[-1] < 0.5
     # Not a wider beam: fairseq ends a search once as many translations have ended as the beam is wide, and beside one
     # that is certain those are the shorter ones.
-    options = ("--path", checkpoint, "--gen-subset", "train", "--beam", 1, "--required-batch-size-multiple", 1)
+    options = ("--path", checkpoint, "--gen-subset", "valid", "--beam", 1, "--required-batch-size-multiple", 1)
     output = succeed("generate", text.data, "--user-dir", USER_DIR, "--cpu", *options)
     references, translations = lines_of(output, "T"), lines_of(output, "H")
-    right = sum(translations[number][1] == reference for number, (reference,) in references.items())
-    assert len(references) == 40
-    assert right >= least
+    known = {number: reference.replace("<<unk>>", "<unk>") for number, (reference,) in references.items()}
+    assert len(known) == 8
+    assert known == {number: translation for number, (_, translation) in translations.items()}
 
 
 def test_best_by_bleu_is_resumed_and_averaged(text: Text, tmp_path: Path) -> None:
