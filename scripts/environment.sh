@@ -28,7 +28,10 @@ pip_install() { # WHAT ARGUMENTS…
         say "  packages so far: $(find "$VENV/lib" -maxdepth 3 -name '*.dist-info' | wc -l)"
     done &
     meter=$!
-    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check "${@:2}" 2>"$VENV/pip.log" || failed=true
+    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" 2>"$VENV/pip.log" ||
+        failed=true
+    # pip would compile in one process; what is no Python 3 of a package fails, and is not imported.
+    "$VENV/bin/python" -m compileall -q -j 0 "$VENV/lib" &>/dev/null || true
     kill "$meter"
     ! $failed ||
         die "pip could not install $1: $(grep -a ERROR "$VENV/pip.log" | tail -n 1) ($VENV/pip.log; start again to continue)"
