@@ -36,10 +36,6 @@ class _Array(list[Any]):
         return list, (list(self),)
 
 
-def _new_array(*_: object) -> _Array:
-    return _Array()
-
-
 def _number(number_type: _NumberType, content: bytes) -> Any:
     return np.frombuffer(content, number_type.dtype)[0].item()
 
@@ -48,7 +44,7 @@ def allow_numpy() -> None:
     """Let PyTorch's restricted unpickler read arrays and scalars of NumPy 1 and 2."""
     stand_ins: list[Any] = [(_NumberType, "numpy.dtype"), (_Array, "numpy.ndarray")]
     for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-        stand_ins += [(_new_array, f"{module}._reconstruct"), (_number, f"{module}.scalar")]
+        stand_ins += [(lambda *_: _Array(), f"{module}._reconstruct"), (_number, f"{module}.scalar")]
     torch.serialization.add_safe_globals(stand_ins)
 
 

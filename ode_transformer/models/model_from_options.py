@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
 from functools import cache
 from math import prod
 from types import SimpleNamespace
@@ -37,7 +36,11 @@ def build_from_options(args: argparse.Namespace, source_size: int, target_size: 
     if target_size is not None and not getattr(args, "share_all_embeddings", False):
         target_dictionary = numbered_dictionary(target_size)
     ARCH_CONFIG_REGISTRY[args.arch](args)
-    _set_config_defaults(args)
+    options_class = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[args.arch])
+    # fairseq's parser leaves out the options of a model that has such a class, among them its transformer_lm.
+    for name, value in vars(options_class()).items() if options_class is not None else ():
+        if not str(value).startswith("${"):  # a reference to another, "${task.max_target_positions}"
+            vars(args).setdefault(name, value)
     task = SimpleNamespace(source_dictionary=source_dictionary, target_dictionary=target_dictionary)
     return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
 
@@ -58,19 +61,6 @@ def meta_model(
 def model_flags(arch: str) -> list[argparse.Action]:
     """Return the flags that the model of an architecture declares; ``default`` is "==SUPPRESS==" where it has none."""
     return declared_flags(ARCH_MODEL_REGISTRY[arch])
-
-
-def _set_config_defaults(args: argparse.Namespace) -> None:
-    """Set options that neither ``args`` nor the architecture has to the defaults of the model's configuration class.
-
-    fairseq's parser leaves them out for models that have such a class, among them its ``transformer_lm``.
-    """
-    config = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[args.arch])
-    for field in fields(config) if config is not None else ():
-        # from_namespace of the class would set such a reference, "${task.max_target_positions}", as a text.
-        refers_elsewhere = isinstance(field.default, str) and field.default.startswith("${")
-        if field.default is not MISSING and not refers_elsewhere and not hasattr(args, field.name):
-            setattr(args, field.name, field.default)
 
 
 @cache

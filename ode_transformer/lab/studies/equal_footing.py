@@ -92,11 +92,6 @@ def draw_validations(results: StudyResults, path: Path) -> None:
     save_figure(figure, path)
 
 
-def can_be_compared(results: StudyResults) -> bool:
-    """Return whether there are validations, and a run of the first system, whose compute is the unit."""
-    return bool(results.runs_of(results.rows[0])) and any(run.validations for run in results.runs)
-
-
 def mean_curve(runs: list[StudyRun]) -> Iterator[tuple[int, float]]:
     """Yield the mean over seeds after each validation, up to the end of the shortest run.
 

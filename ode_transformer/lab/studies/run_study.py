@@ -159,7 +159,8 @@ def write_results(runs: StudyRuns, results: StudyResults, folder: Path, command:
         note = f"{tuning.loss.capitalize()} validation perplexity of seed {tuning.seed}; the other runs take the best."
         tables.append(StudyTable("Tuning, before the comparison", rows, note))
         write_text(folder / "tuning.csv", csv_text(rows))
-    if equal_footing.can_be_compared(results):
+    # The compute of the first system is the unit.
+    if results.runs_of(results.rows[0]) and any(run.validations for run in results.runs):
         rows, title = equal_footing.table_rows(results), "Equal updates, equal compute, equal parameters"
         tables.append(StudyTable(title, rows, equal_footing.NOTE))
         write_text(folder / "validations.csv", equal_footing.validation_csv(results))
