@@ -32,7 +32,8 @@ def training_hours(experiment: Experiment, model: BaseFairseqModel) -> float:
         return [abs(math.log(value / entry[name])) for name, value in size.items()]
 
     nearest = min(gpu_speeds(), key=distance)
-    operations = count_forward_operations(model.to_empty(device="cpu")) / SENTENCE_LENGTH
+    model.to_empty(device="cpu").requires_grad_(False)  # half of the time would go to hooks for gradients
+    operations = count_forward_operations(model) / SENTENCE_LENGTH
     speed = nearest["speed"] * nearest["operations"] / operations
     return batch.tokens * (experiment.last_update() or 0) / (speed * batch.processes) / 3600
 

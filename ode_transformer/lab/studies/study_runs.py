@@ -117,7 +117,7 @@ class StudyRuns:
         runs = []
         for row, experiment, scores in self.complete_runs:
             if row.key not in sizes:
-                model = experiment.build_model(self.data.dictionary_sizes())
+                model = experiment.build_model(self.data.dictionary_sizes()).requires_grad_(False)
                 parameters = sum(parameter.numel() for parameter in model.parameters())
                 sizes[row.key] = parameters, count_forward_operations(model)
             runs.append(self.run_results(row, experiment, scores, *sizes[row.key]))

@@ -13,7 +13,6 @@ from ode_transformer.lab.studies import find_study, study_names
 from ode_transformer.lab.studies.run_study import claim_results
 from ode_transformer.lab.studies.study import read_study
 from ode_transformer.lab.studies.study_runs import StudyRuns
-from ode_transformer.models import fairseq_parser
 from ode_transformer.models.model_from_options import build_from_options, count_forward_operations
 from ode_transformer.support.errors import UserError
 
@@ -137,7 +136,7 @@ def test_controls_cost_what_they_say(name: str, setting: str, tmp_path: Path) ->
     pairs = [(system.name, name) for system in chosen.systems for name in controls if name in system.against]
     assert {control for _, control in pairs} == set(controls)
     args = {
-        row.system.name: fairseq_parser.parse_training(made.experiments(row, (1,))[0].train_words())
+        row.system.name: argparse.Namespace(**vars(made.experiments(row, (1,))[0].train_settings))
         for row in chosen.rows(setting)
         if row.position == 0 and any(row.system.name in pair for pair in pairs)
     }
