@@ -7,9 +7,7 @@ is checked once, and each model that would be trained is built once.
 import argparse
 import contextlib
 import io
-import itertools
 import re
-import shlex
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -90,6 +88,7 @@ def check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
     monkeypatch.setattr(commands, "run", lambda *_, **__: pytest.fail("something was run"))
     monkeypatch.setattr(commands, "subprocess", None)
+    monkeypatch.setattr(commands, "print_command", lambda shown, *_: printed.append(list(map(str, shown))))
     monkeypatch.setattr(fairseq_parser, "parse_training", parse_training)
     monkeypatch.setattr(needs, "model_of", model_of)
     for draw in ("uniform_", "normal_"):  # which takes a third of building models that nobody trains
@@ -103,6 +102,7 @@ settings, build, estimate = cache(fairseq_parser.parse_training), needs.model_of
 built: list[BaseFairseqModel] = []
 counted: set[type[BaseFairseqModel]] = set()
 keys: set[tuple[str, ...]] = set()
+printed: list[list[str]] = []  # the commands that a rehearsed one shows
 
 
 def model_of(experiment: Experiment) -> BaseFairseqModel:
@@ -174,10 +174,10 @@ def rehearse(words: Sequence[str]) -> list[list[str]]:
     """Let a command show its commands, on eight GPUs if it says nothing of them; check and return them."""
     own = list(words[: words.index("--")] if "--" in words else words)
     machine = [] if {"--gpus", "prepare"} & set(own) else ["--gpus", "8"]
-    with contextlib.redirect_stdout(io.StringIO()) as output:
+    printed.clear()
+    with contextlib.redirect_stdout(io.StringIO()):
         assert command.main([*own, "--dry-run", *machine, *words[len(own) :]]) == 0
-    lines = [line.removeprefix("+ ") for line in output.getvalue().splitlines() if line.startswith("+ ")]
-    shown = [list(itertools.takewhile(lambda word: word not in (">", ">>"), shlex.split(line))) for line in lines]
+    shown = list(printed)
     assert shown or ("study" in own and "--table" in own)  # which trains nothing
     assert list(Path.cwd().iterdir()) == []
     for command_words in shown:
