@@ -67,7 +67,7 @@ def leave_out_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_killed_half_way(study: StudyOf, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    study.run.change("train", max_update=20)
+    study.run.change("train", max_update=8)
     study.write([SYSTEMS[0], SYSTEMS[2]])
     assert study.run("prepare") == 0
     data = study.run.data
@@ -80,7 +80,7 @@ def test_killed_half_way(study: StudyOf, monkeypatch: pytest.MonkeyPatch, capsys
     assert study("--seeds", 1) == 0
     resumed, numbers = study.table(), study.numbers()
     assert len(numbers) == 2
-    assert {row["updates"] for row in numbers} == {"20"}
+    assert {row["updates"] for row in numbers} == {"8"}
     assert (study.results / "results.png").stat().st_size > 10_000
     page = (study.results / "report.html").read_text()
     assert "Differences to the first system" in page
@@ -101,7 +101,7 @@ def test_killed_half_way(study: StudyOf, monkeypatch: pytest.MonkeyPatch, capsys
 def test_each_system_gets_its_learning_rate(study: StudyOf, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """Both trials of each system with the grid's seed; then the other seed with the better value, and the table."""
     leave_out_the_report(monkeypatch)
-    study.run.change("train", max_update=6)
+    study.run.change("train", max_update=3)
     study.write(SYSTEMS[:2], tuning={"grid": {"lr": [0.02, 1e-9], "dropout attention-dropout": [0.2]}})
     assert study("--seeds", "1,2") == 0
     runs = sorted(path.parent.name for path in study.run.data.glob("*/train.log"))
