@@ -5,11 +5,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from commands_for_tests import PAIRS, TIMEOUT
-from forked_commands import run_forked
+from forked_commands import carry_out, forking_context, run_forked
 from served_models import translations
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -79,13 +80,17 @@ def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeyp
         f"export --to ctranslate2 --path {model} --output ct {own}", 2
     )
     assert "huggingface" in run(f"export --to huggingface --path {model} --output hf {own}")
-    words = [sys.executable, "-m", "ode_transformer.cli", "serve", str(model), "--port", "0", *own.split()]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        port = re.search(r":(\d+)/", server.stdout.readline())
-        assert port is not None
-        assert len(translations(int(port[1]), ["The dog sleeps."])) == 1
-        server.send_signal(signal.SIGINT)
+    words = ["ode-transformer", "serve", str(model), "--port", "0", *own.split()]
+    log = tmp_path / "serve.log"
+    log.touch()
+    server = forking_context().Process(target=carry_out, args=(words, str(log)))
+    server.start()
+    while (port := re.search(r":(\d+)/\s", log.read_text())) is None:
+        assert server.is_alive(), log.read_text()
+        time.sleep(0.05)
+    assert len(translations(int(port[1]), ["The dog sleeps."])) == 1
+    os.kill(server.pid, signal.SIGINT)
+    server.join()
 
 
 def test_an_installed_package_needs_no_flag(tmp_path: Path) -> None:
