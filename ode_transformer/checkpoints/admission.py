@@ -156,14 +156,14 @@ def admitted_state(
         referring = (field.name for field in fields(CRITERION_DATACLASS_REGISTRY.get(name, FairseqDataclass)))
         args |= {name: criterion[name] for name in referring if _is_number(criterion.get(name, {}))}
     args |= admitted_model(model, any_of_fairseq)
-    used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": _configuration(args)})
+    used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": grouped_options(args)})
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
     overwrite_args_by_name(used["cfg"], literal)
     return used | {"args": None}
 
 
-def _configuration(options: Mapping[str, Any]) -> DictConfig:
+def grouped_options(options: Mapping[str, Any]) -> DictConfig:
     """Return the options of a model, a task and a criterion as fairseq's groups of options, the others' being defaults.
 
     fairseq's own conversion takes half a second, and gives some options that refer to others their text.

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import Intruder, as_args, make_language_model, open_model, rewrite
+from checkpoint_for_tests import Intruder, as_args, open_model, rewrite
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ode_transformer.checkpoints import reading
-from ode_transformer.checkpoints.admission import admitted_state
+from ode_transformer.checkpoints.admission import admitted_state, grouped_options
 from ode_transformer.checkpoints.reading import load_checkpoint, saved_options
 from ode_transformer.cli import main
 from ode_transformer.models import ODETransformerModel
@@ -130,14 +132,15 @@ def test_real_options_are_accepted(folder: Path) -> None:
         assert open_model(route, folder)
 
 
-def test_options_are_in_the_groups_of_fairseqs_own_conversion(tmp_path: Path) -> None:
-    saved = load_checkpoint(make_language_model(tmp_path, "--tokens-per-sample", 24))
-    groups = {"cfg": admitted_state(saved)["cfg"]}
+def test_groups_of_options_are_those_of_fairseqs_conversion() -> None:
+    flags = ("--task", "language_modeling", "--arch", "ode_transformer_lm_rk2", "--tokens-per-sample", "24")
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *flags])
+    state = {"cfg": grouped_options(vars(args))}
+    fairseqs = {"cfg": convert_namespace_to_omegaconf(args)}
     for group in ("common", "distributed_training", "dataset", "task", "criterion", "model"):
-        options, known = saved_options(groups, group), saved_options(saved, group)
-        differing = {name for name in options if options[name] != known.get(name)}
-        assert options
-        assert differing <= {"data", "max_target_positions", "ode_options_saved"}
+        found, known = saved_options(state, group), saved_options(fairseqs, group)
+        assert found.keys() == known.keys()
+        assert {name for name in found if found[name] != known[name]} == set()
 
 
 @pytest.mark.parametrize("saved", [False, True])

@@ -13,9 +13,9 @@ from fairseq import options, tasks
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
+from ode_transformer.checkpoints.admission import grouped_options
 from ode_transformer.checkpoints.reading import save_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODETransformerModel
@@ -61,10 +61,10 @@ def make_language_model(directory: Path, *flags: object) -> Path:
 def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | None = None) -> Path:
     """``model.pt`` of random parameters; ``known`` completes the task's options."""
     parser = options.get_training_parser()
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [str(directory), *map(str, flags)]))
+    data = str(directory).replace("${", r"\${")  # which OmegaConf would replace
+    args = options.parse_args_and_arch(parser, [data, *map(str, flags)])
+    cfg = grouped_options(vars(args) | dict(known or {}))
     torch.manual_seed(1)
-    for name, value in (known or {}).items():
-        cfg.task[name] = value
     model = tasks.setup_task(cfg.task).build_model(cfg.model)
     with torch.no_grad():
         for parameter in model.parameters():
