@@ -27,10 +27,9 @@ import pytest
 import torch
 
 IMPORTED = [
-    "without_advice",
+    "fairseq_for_forks",
     *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "hydra_train", "validate")),
     *(f"fairseq_cli.{name}" for name in ("generate", "interactive", "eval_lm")),
-    "parsed_once",
     *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
     *("sacrebleu", "sacremoses", "matplotlib.pyplot"),  # of scores and plots
 ]
@@ -85,11 +84,7 @@ class CommandHandler(socketserver.StreamRequestHandler):
     """Carries out a command for a client, with what the client has; answers its number and its exit status."""
 
     def handle(self) -> None:
-        client, folder, environment, *words = json.loads(self.rfile.readline())
-        out, err, stdin = (f"/proc/{client}/fd/{stream}" for stream in (1, 2, 0))
-        network = f"/proc/{client}/ns/net"
-        arguments = (words, out, err, stdin, folder, environment, network)
-        process = forking_context().Process(target=carry_out, args=arguments)
+        process = forking_context().Process(target=carry_out_for, args=json.loads(self.rfile.readline()))
         process.start()
         self.wfile.write(f"{process.pid}\n".encode())
         wait([process.sentinel, self.connection])
@@ -144,6 +139,13 @@ class Forked:
         return self.returncode
 
 
+def carry_out_for(client: int, folder: str, environment: Mapping[str, str], *words: str) -> None:
+    """Run a command with what a process has: its streams, folder, variables, and network, which only root can enter."""
+    ctypes.CDLL(None).setns(os.open(f"/proc/{client}/ns/net", os.O_RDONLY), 0)
+    out, err, stdin = (f"/proc/{client}/fd/{stream}" for stream in (1, 2, 0))
+    carry_out(list(words), out, err, stdin, folder, environment)
+
+
 def carry_out(
     words: list[str],
     output: str,
@@ -151,20 +153,14 @@ def carry_out(
     stdin: str = os.devnull,
     folder: str = ".",
     environment: Mapping[str, str] | None = None,
-    network: str | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a command of this Python environment, its streams being files; its own commands are forks as well.
 
     :param errors: file of standard error, by default that of standard output
-    :param environment: variables to set
-    :param network: file of the network namespace to enter, which only root can
-    :param prepare: is called first
     """
     prepare()
     os.environ.update(environment or {})
-    if network is not None:
-        ctypes.CDLL(None).setns(os.open(network, os.O_RDONLY), 0)
     gc.freeze()  # a collection would write to all that was imported, and so copy it
     os.chdir(folder)
     logging.disable(logging.NOTSET)  # a fork inherits what its parent has switched off,
@@ -190,8 +186,8 @@ class ForkedHere(Forked):
 
     def __init__(self, words: list[str], stdout: BinaryIO, preexec_fn: Callable[[], None], **others: Any) -> None:
         super().__init__(words, stdout, **others)
-        log = f"/proc/self/fd/{stdout.fileno()}"  # inherited, and opened only once
-        self.arguments |= {"output": log, "prepare": preexec_fn}
+        self.arguments["output"] = f"/proc/self/fd/{stdout.fileno()}"  # inherited, and opened only once
+        self.arguments["prepare"] = preexec_fn
 
 
 def start_commands_in_forks(program: str = sys.executable) -> None:

@@ -75,9 +75,8 @@ def test_two_processes_reduce_the_recorded_gradients(text: Text, tmp_path: Path)
             *("--distributed-world-size", 2, "--distributed-init-method", address),
         )
         with ThreadPoolExecutor() as processes:
-            for done in processes.map(
-                lambda rank, words=words: run("train", *words, "--distributed-rank", rank), (0, 1)
-            ):
+            ranked = [(*words, "--distributed-rank", rank) for rank in (0, 1)]
+            for done in processes.map(lambda words: run("train", *words), ranked):
                 assert done.returncode == 0, done.stderr[-2000:]
         trained[name] = parameters(tmp_path / name / "checkpoint_last.pt")
     assert_close(trained["recorded"], trained["unrecorded"], rtol=1e-3, atol=1e-5)

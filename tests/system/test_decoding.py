@@ -56,12 +56,7 @@ def test_what_is_typed_is_translated_line_by_line_here_and_from_python(
     output = succeed("interactive", text.data, *common, *pieces, stdin=lines)
     translations = [fields[1] for _, fields in sorted(lines_of(output, "D").items())]
     assert len(lines_of(output, "H")) == len(translations) == len(TYPED)
-    model = ODETransformerModel.from_pretrained(
-        str(learned("rk2").parent),
-        "checkpoint_last.pt",
-        data_name_or_path=str(text.data),
-        bpe="sentencepiece",
-        sentencepiece_model=str(text.pieces),
-    )
+    options = {"data_name_or_path": str(text.data), "bpe": "sentencepiece", "sentencepiece_model": str(text.pieces)}
+    model = ODETransformerModel.from_pretrained(str(learned("rk2").parent), "checkpoint_last.pt", **options)
     assert model.translate(list(TYPED), max_len_b=20) == translations
     assert model.translate(TYPED[0], max_len_b=20) == translations[0]
