@@ -1,6 +1,7 @@
 """The text and the trainings that several files of tests start from."""
 
 import fcntl
+import gc
 import os
 from collections.abc import Callable
 from functools import cache
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from commands_for_tests import NO_DROPOUT, Text, prepare, train
+
+gc.set_threshold(20_000, 20)  # looking for garbage among all that is imported took a twentieth of the time
 
 SharedFolder = Callable[[str, Callable[[Path], object]], Path]
 
