@@ -196,7 +196,7 @@ def _spread(groups: Sequence[Sums]) -> float:
 
 
 @cache
-def _critical_values(*sizes: int) -> tuple[float, float]:
+def _critical_values(*sizes: int) -> list[float]:
     """Return how many standard errors the 95% and the 90% intervals reach, for the reference's and others' sizes.
 
     The search for them takes most of a test; no score changes them.
@@ -207,8 +207,7 @@ def _critical_values(*sizes: int) -> tuple[float, float]:
     test = stats.dunnett(*groups, control=control, rng=np.random.default_rng(SEED))
     error = _spread([control, *groups]) * (1 / sizes[1] + 1 / sizes[0]) ** 0.5
     intervals = [test.confidence_interval(level) for level in (CONFIDENCE, 2 * CONFIDENCE - 1)]
-    wide, narrow = (float(both.high[0] - both.low[0]) / 2 / error for both in intervals)
-    return wide, narrow
+    return [float(both.high[0] - both.low[0]) / 2 / error for both in intervals]
 
 
 def half_interval(values: Sequence[float]) -> float | None:
