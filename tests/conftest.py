@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from commands_for_tests import NO_DROPOUT, Text, prepare, train
+
+if TYPE_CHECKING:
+    from commands_for_tests import Text
 
 gc.set_threshold(20_000, 20)  # looking for garbage among all that is imported took a twentieth of the time
 
@@ -38,35 +41,37 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of random parameters, with its dictionaries and pieces beside it: made in less than a second."""
-    from checkpoint_for_tests import make_model  # here, because other tests need no fairseq
+    from checkpoint_for_tests import (
+        make_model,
+    )  # here, because other tests, and the process that hands them out, need no fairseq
 
     return make_model(tmp_path_factory.mktemp("untrained"))
 
 
 @pytest.fixture(scope="session")
-def text(shared_folder: SharedFolder) -> Text:
+def text(shared_folder: SharedFolder) -> "Text":
+    from commands_for_tests import Text, prepare
+
     return Text(shared_folder("text", prepare))
 
 
-# Architecture, updates and further flags of the trainings that go on until the sentences are known.
-LEARNING = (*NO_DROPOUT, "--label-smoothing", 0, "--lr", 0.02, "--save-interval", 1000)
-LEARNING = (*LEARNING, "--train-subset", "valid", "--batch-size", 8)  # all of its sentences
-LEARNED: dict[str, tuple[object, ...]] = {
-    "rk2": ("ode_transformer_rk2_tiny", 50, "--decoder-ode-scheme", "rk2"),
-    "reformer_fast": ("reformer_fast_tiny", 50),
-}
+# Architecture and further flags of the trainings that go on until the sentences are known.
+LEARNED = {"rk2": ("ode_transformer_rk2_tiny", "--decoder-ode-scheme", "rk2"), "reformer_fast": ("reformer_fast_tiny",)}
 
 
 @pytest.fixture(scope="session")
-def learned(text: Text, shared_folder: SharedFolder) -> Callable[[str], Path]:
+def learned(text: "Text", shared_folder: SharedFolder) -> Callable[[str], Path]:
     """The checkpoint of an entry of ``LEARNED``, trained when it is first asked for."""
+    from commands_for_tests import NO_DROPOUT, train
 
     @cache
     def checkpoint(name: str) -> Path:
-        arch, updates, *flags = LEARNED[name]
+        arch, *flags = LEARNED[name]
+        flags += [*NO_DROPOUT, "--label-smoothing", 0, "--lr", 0.02, "--save-interval", 1000]
+        flags += ["--train-subset", "valid", "--batch-size", 8]  # all of its sentences
 
         def fill(folder: Path) -> None:
-            train(text, folder, arch, updates, *LEARNING, "--log-file", folder / "train.log", *flags)
+            train(text, folder, arch, 50, "--log-file", folder / "train.log", *flags)
 
         return shared_folder(name, fill) / "checkpoint_last.pt"
 

@@ -182,14 +182,8 @@ def grouped_options(options: Mapping[str, Any]) -> DictConfig:
             values = argparse.Namespace(**{**defaults, **options})
         values._name = options[name]
         groups["model" if name == "arch" else name] = values
-    for values in filter(None, groups.values()):
-        for name, value in dict(vars(values)).items():
-            while isinstance(value, str) and value.startswith("${"):  # such as "${common.tpu}"
-                group, _, referred = value[2:-1].partition(".")
-                value = getattr(groups[group], referred)
-                setattr(values, name, value)
     typed = {name: values for name, values in groups.items() if not isinstance(values, argparse.Namespace)}
-    config = DictConfig(OmegaConf.to_container(OmegaConf.create(typed), enum_to_str=True))
+    config = DictConfig(OmegaConf.to_container(OmegaConf.create(typed), resolve=True, enum_to_str=True))
     with omegaconf_no_object_check():
         for name in groups.keys() - typed.keys():
             config[name] = groups[name]

@@ -6,6 +6,7 @@ process counts those below one folder, and strikes in the middle of them.
 
 import errno
 import faulthandler
+import gc
 import os
 import resource
 import shutil
@@ -54,6 +55,7 @@ def run_in_fork(work: Work, folder: Path, output: Path, fault: str = "", at: int
     if (process := os.fork()) == 0:
         status = 99
         try:
+            gc.freeze()  # what is freed here may wait for threads that a fork has not
             os.setsid()
             stream = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
             for number in (1, 2):

@@ -61,9 +61,9 @@ def make_language_model(directory: Path, *flags: object) -> Path:
 def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | None = None) -> Path:
     """``model.pt`` of random parameters; ``known`` completes the task's options."""
     parser = options.get_training_parser()
-    data = str(directory).replace("${", r"\${")  # which OmegaConf would replace
-    args = options.parse_args_and_arch(parser, [data, *map(str, flags)])
+    args = options.parse_args_and_arch(parser, ["data", *map(str, flags)])
     cfg = grouped_options(vars(args) | dict(known or {}))
+    cfg.task.data = str(directory).replace("${", r"\${")  # which OmegaConf would replace
     torch.manual_seed(1)
     model = tasks.setup_task(cfg.task).build_model(cfg.model)
     with torch.no_grad():
