@@ -20,22 +20,26 @@ PYTHON=/path/to/python chooses the Python (3.11 or 3.12); otherwise python3.11, 
 HELP
 }
 
-pip_install() { # WHAT ARGUMENTS…
-    local meter failed=false
+run_step() { # WHAT COMMAND…, a module of Python that is silent for minutes
+    local meter status=0
     say "== $1"
-    # pip is silent for minutes. The loop ends with this script, however that ends.
+    # The loop ends with this script, however that ends.
     while sleep 10 &>/dev/null && kill -0 $$ 2>/dev/null; do
         say "  packages so far: $(find "$VENV/lib" -maxdepth 3 -name '*.dist-info' | wc -l)"
     done &
     meter=$!
-    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" 2>"$VENV/pip.log" ||
-        failed=true
-    # pip would compile in one process; what is no Python 3 of a package fails, and is not imported.
-    "$VENV/bin/python" -m compileall -q -j 0 "$VENV/lib" &>/dev/null || true
+    "$VENV/bin/python" -m "${@:2}" 2>"$VENV/$2.log" || status=$?
     kill "$meter"
-    ! $failed ||
+    return "$status"
+}
+
+pip_install() { # WHAT ARGUMENTS…
+    run_step "$1" pip install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" ||
         die "pip could not install $1: $(grep -a ERROR "$VENV/pip.log" | tail -n 1) ($VENV/pip.log; start again to continue)"
 }
+
+# By all cores; pip would use one. What is no Python 3 of a package fails, and is not imported.
+compile_packages() { run_step "bytecode" compileall -qq -j 0 "$VENV/lib" || true; }
 
 # Makes or completes .venv unless it has what the inputs ask for.
 ensure_environment() {
@@ -56,6 +60,7 @@ ensure_environment() {
     pip_install "PyTorch" -c "$ROOT/constraints.txt" "$(grep ^torch== "$ROOT/constraints.txt")"
     pip_install "fairseq (CPython 3.11 and 3.12 on Linux x86-64)" --no-deps --require-hashes -r "$ROOT/requirements-fairseq.txt"
     pip_install "everything else" --no-deps --no-build-isolation -r "$ROOT/constraints.txt" -e "$ROOT"
+    compile_packages
     say "$inputs" >"$VENV/.set-up"
 }
 
@@ -66,6 +71,7 @@ ensure_tools() {
     inputs="$VENV $(sha256sum <"$ROOT/constraints-dev.txt")"
     [[ $(cat "$VENV/.set-up-tools" 2>/dev/null) != "$inputs" ]] || return 0
     pip_install "pytest, ruff, mypy and shellcheck" --no-deps -r "$ROOT/constraints-dev.txt"
+    compile_packages
     say "$inputs" >"$VENV/.set-up-tools"
 }
 

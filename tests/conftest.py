@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from commands_for_tests import Text
 
+# What needs PyTorch is imported by the fixtures: the process that hands out the tests, and some tests, need none.
 gc.set_threshold(20_000, 20)  # looking for garbage among all that is imported took a twentieth of the time
 
 SharedFolder = Callable[[str, Callable[[Path], object]], Path]
@@ -41,9 +42,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of random parameters, with its dictionaries and pieces beside it: made in less than a second."""
-    from checkpoint_for_tests import (
-        make_model,
-    )  # here, because other tests, and the process that hands them out, need no fairseq
+    from checkpoint_for_tests import make_model
 
     return make_model(tmp_path_factory.mktemp("untrained"))
 

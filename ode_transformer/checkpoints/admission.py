@@ -154,13 +154,13 @@ def admitted_state(
         args |= {"criterion": name} | admitted_options(CRITERION_REGISTRY[name], criterion)
         # Those that refer to other options are no flags.
         referring = (field.name for field in fields(CRITERION_DATACLASS_REGISTRY.get(name, FairseqDataclass)))
-        args |= {name: criterion[name] for name in referring if _is_number(criterion.get(name, {}))}
+        args |= {option: criterion[option] for option in referring if _is_number(criterion.get(option, {}))}
     args |= admitted_model(model, any_of_fairseq)
     used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": grouped_options(args)})
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
     overwrite_args_by_name(used["cfg"], literal)
-    return used | {"args": None}
+    return used
 
 
 def grouped_options(options: Mapping[str, Any]) -> DictConfig:

@@ -38,19 +38,8 @@ TYPED = (PAIRS[0][0], "", "The dog reads a book in Zürich ☃.", PAIRS[3][0])
 def test_what_is_typed_is_translated_line_by_line_here_and_from_python(
     text: Text, learned: Callable[[str], Path]
 ) -> None:
-    common = (
-        "--user-dir",
-        USER_DIR,
-        "--cpu",
-        "--path",
-        learned("rk2"),
-        "--beam",
-        5,
-        "--max-len-a",
-        0,
-        "--max-len-b",
-        20,
-    )
+    common = ("--user-dir", USER_DIR, "--cpu", "--path", learned("rk2"))
+    common += ("--beam", 5, "--max-len-a", 0, "--max-len-b", 20)
     pieces = ("--bpe", "sentencepiece", "--sentencepiece-model", text.pieces)
     lines = "".join(f"{line}\n" for line in TYPED)
     output = succeed("interactive", text.data, *common, *pieces, stdin=lines)
