@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ode_transformer.nn.options import Choice, option
-from ode_transformer.nn.relative_position import relative_offsets
+from ode_transformer.nn.relative_position import one_hot_offsets, relative_offsets
 
 # Addend of a masked pair. With -inf a row of masked pairs alone would be NaN, and half precision has no lower numbers.
 MASKED = -30_000.0
@@ -40,7 +40,7 @@ class AttentionMask:
     """Mask and relative positions, made once for all layers of a forward pass.
 
     :param bias: addend of the scores, 0 or ``MASKED``, which broadcasts to [B, H, T, S]; None for no mask
-    :param offsets: relative positions of all pairs, [T, S]; None without them
+    :param offsets: relative positions of all pairs, [T, S] or one-hot [T, S, 2k + 1]; None without them
     :param causal: ``bias`` is that of positions that do not attend to later ones, and nothing else
     """
 
@@ -73,6 +73,8 @@ def attention_mask(
     offsets, clip = None, choice.max_relative_positions
     if clip:
         offsets = relative_offsets(torch.arange(keys - queries, keys, device=device), keys, clip)
+        if device.type == "cuda" and torch.is_grad_enabled():
+            offsets = one_hot_offsets(offsets, clip, dtype)
     return AttentionMask(bias, offsets, is_causal and padding_mask is None and queries == keys)
 
 

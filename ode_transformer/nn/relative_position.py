@@ -6,10 +6,20 @@
 
 The rows A[…] and B[…] of all pairs, [T, S, head_dim], are never computed: q_i · A is computed once for each query and
 offset, [.., T, 2k + 1], and looked up for each pair; p_ij is summed over the pairs of one offset, then multiplied by B.
+
+Offsets are numbers [T, S], or one-hot vectors [T, S, 2k + 1], with which both steps and their gradients are products of
+matrices. On a GPU the gradient of a lookup would add one number at a time, most of a long text to the same two places,
+in an order that changes from run to run.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+
+def one_hot_offsets(offsets: Tensor, clip: int, dtype: torch.dtype) -> Tensor:
+    """Return offsets [T, S] as one-hot vectors, [T, S, 2k + 1]."""
+    return one_hot(offsets, 2 * clip + 1).to(dtype)
 
 
 def relative_offsets(queries: Tensor, keys: int, clip: int) -> Tensor:
@@ -38,8 +48,10 @@ class RelativePositionKeys(_OffsetTable):
     """Table A, which adds to the attention scores."""
 
     def forward(self, query: Tensor, offsets: Tensor) -> Tensor:
-        """Return q_i · A[o_ij] for offsets o [T, S], [.., T, head_dim] -> [.., T, S]."""
+        """Return q_i · A[o_ij], [.., T, head_dim] -> [.., T, S]."""
         products = query @ self.weight.t().to(query.dtype)  # [.., T, 2k + 1]
+        if offsets.is_floating_point():
+            return torch.einsum("...to,tso->...ts", products, offsets.to(products.dtype))
         return products.gather(-1, offsets.expand(*products.shape[:-2], -1, -1))
 
 
@@ -47,7 +59,10 @@ class RelativePositionValues(_OffsetTable):
     """Table B, which adds to the attended values."""
 
     def forward(self, probabilities: Tensor, offsets: Tensor) -> Tensor:
-        """Return Σ_j p_ij B[o_ij] for offsets o [T, S], [.., T, S] -> [.., T, head_dim]."""
-        sums = probabilities.new_zeros(*probabilities.shape[:-1], len(self.weight))  # [.., T, 2k + 1]
-        sums = sums.scatter_add(-1, offsets.expand_as(probabilities), probabilities)
+        """Return Σ_j p_ij B[o_ij], [.., T, S] -> [.., T, head_dim]."""
+        if offsets.is_floating_point():
+            sums = torch.einsum("...ts,tso->...to", probabilities, offsets.to(probabilities.dtype))
+        else:
+            sums = probabilities.new_zeros(*probabilities.shape[:-1], len(self.weight))  # [.., T, 2k + 1]
+            sums = sums.scatter_add(-1, offsets.expand_as(probabilities), probabilities)
         return sums @ self.weight.to(probabilities.dtype)

@@ -1,10 +1,14 @@
 """Attention with relative positions against loops over positions."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from recordings import read_recording
 
 from ode_transformer.nn import AttentionChoice, MultiheadAttention, attention_mask
+from ode_transformer.nn.attention_scores import AttentionMask
+from ode_transformer.nn.relative_position import one_hot_offsets
 
 DIM, HEADS, CLIP = 8, 2, 2
 
@@ -38,6 +42,11 @@ def padding(lengths: list[int]) -> torch.Tensor:
     return torch.arange(max(lengths))[None, :] >= torch.tensor(lengths)[:, None]
 
 
+def with_one_hot_offsets(mask: AttentionMask, clip: int) -> AttentionMask:
+    """As on a GPU in training."""
+    return mask if mask.offsets is None else replace(mask, offsets=one_hot_offsets(mask.offsets, clip, torch.float64))
+
+
 @pytest.mark.parametrize("clip", [0, CLIP, 20])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("explicit", [False, True])
@@ -49,10 +58,10 @@ def test_equals_the_loop_over_positions(clip: int, causal: bool, explicit: bool,
     lengths = [5, 3, 1]
     x = torch.randn(3, 5, DIM, dtype=torch.float64)
     mask = attention_mask(5, 5, x.device, None if causal else padding(lengths), causal, AttentionChoice(clip))
-    weights: list[torch.Tensor] = []
-    got = attention(x, mask, weights=weights if explicit else None)
-    seen = [5, 5, 5] if causal else lengths
-    torch.testing.assert_close(got, naive(attention, x, seen, causal, clip))
+    expected = naive(attention, x, [5, 5, 5] if causal else lengths, causal, clip)
+    for variant in (mask, with_one_hot_offsets(mask, clip)):
+        weights: list[torch.Tensor] = []
+        torch.testing.assert_close(attention(x, variant, weights=weights if explicit else None), expected)
     if explicit:
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(3, HEADS, 5, dtype=torch.float64))
 
@@ -63,7 +72,8 @@ def test_gradcheck_with_relative_values() -> None:
     x = torch.randn(2, 4, DIM, dtype=torch.float64, requires_grad=True)
     mask = attention_mask(4, 4, x.device, padding([4, 2]), True, AttentionChoice(CLIP))
     tables = attention.relative_keys.weight, attention.relative_values.weight
-    assert torch.autograd.gradcheck(lambda x, *_: attention(x, mask), (x, *tables))
+    for variant in (mask, with_one_hot_offsets(mask, CLIP)):
+        assert torch.autograd.gradcheck(lambda x, *_, mask=variant: attention(x, mask), (x, *tables))
 
 
 def test_a_row_that_may_see_nothing_is_finite() -> None:
