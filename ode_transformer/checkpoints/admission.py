@@ -16,11 +16,9 @@ from typing import Any
 from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass import FairseqDataclass
-from fairseq.dataclass.configs import FairseqConfig
-from fairseq.dataclass.utils import omegaconf_no_object_check, overwrite_args_by_name
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_args_by_name
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
-from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
@@ -156,36 +154,9 @@ def admitted_state(
         referring = (field.name for field in fields(CRITERION_DATACLASS_REGISTRY.get(name, FairseqDataclass)))
         args |= {option: criterion[option] for option in referring if _is_number(criterion.get(option, {}))}
     args |= admitted_model(model, any_of_fairseq)
-    used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": grouped_options(args)})
+    groups = convert_namespace_to_omegaconf(argparse.Namespace(**args))
+    used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": groups})
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
     overwrite_args_by_name(used["cfg"], literal)
     return used
-
-
-def grouped_options(options: Mapping[str, Any]) -> DictConfig:
-    """Return the options of a model, a task and a criterion as fairseq's groups of options, the others' being defaults.
-
-    fairseq's own conversion takes half a second, and gives some options that refer to others their text.
-    """
-    args = argparse.Namespace(**options)
-    groups: dict[str, Any] = {
-        field.name: getattr(field.type, "from_namespace", lambda _: None)(args) for field in fields(FairseqConfig)
-    }
-    registries = {"task": TASK_REGISTRY, "arch": ARCH_MODEL_REGISTRY, "criterion": CRITERION_REGISTRY}
-    for name in registries.keys() & options.keys():
-        component = registries[name][options[name]]
-        if declared := getattr(component, "__dataclass", None):
-            values = declared.from_namespace(args)
-        else:
-            defaults = {flag.dest: flag.default for flag in declared_flags(component) if flag.default != "==SUPPRESS=="}
-            values = argparse.Namespace(**{**defaults, **options})
-        values._name = options[name]
-        groups["model" if name == "arch" else name] = values
-    typed = {name: values for name, values in groups.items() if not isinstance(values, argparse.Namespace)}
-    config = DictConfig(OmegaConf.to_container(OmegaConf.create(typed), resolve=True, enum_to_str=True))
-    with omegaconf_no_object_check():
-        for name in groups.keys() - typed.keys():
-            config[name] = groups[name]
-    OmegaConf.set_struct(config, True)
-    return config

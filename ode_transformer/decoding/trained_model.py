@@ -48,9 +48,7 @@ def load_trained_model(
         schemes = ("encoder_ode_scheme", "decoder_ode_scheme")
         overrides |= {option: scheme for option in schemes if saved_model.get(option) == trained}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq reads old options
-            model, options, task = build_model(path, state, overrides)
+        model, options, task = build_model(path, state, overrides)
     except FileNotFoundError as error:
         raise UserError(f"{error.filename}: missing, a dictionary of {path}: give its folder as DATA{hint}") from error
     except UserError as error:

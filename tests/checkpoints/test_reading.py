@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 import torch
 from checkpoint_for_tests import Intruder, as_args, open_model, rewrite
-from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ode_transformer.checkpoints import reading
-from ode_transformer.checkpoints.admission import admitted_state, grouped_options
-from ode_transformer.checkpoints.reading import load_checkpoint, saved_options
+from ode_transformer.checkpoints.admission import admitted_state
+from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli import main
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.errors import UserError
@@ -130,17 +128,6 @@ def test_real_options_are_accepted(folder: Path) -> None:
     assert vars(load_checkpoint(folder / "model.pt")["args"]).items() >= ACCEPTED.items()
     for route in (*ROUTES, "verify"):
         assert open_model(route, folder)
-
-
-def test_groups_of_options_are_those_of_fairseqs_conversion() -> None:
-    flags = ("--task", "language_modeling", "--arch", "ode_transformer_lm_rk2", "--tokens-per-sample", "24")
-    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *flags])
-    state = {"cfg": grouped_options(vars(args))}
-    fairseqs = {"cfg": convert_namespace_to_omegaconf(args)}
-    for group in ("common", "distributed_training", "dataset", "task", "criterion", "model"):
-        found, known = saved_options(state, group), saved_options(fairseqs, group)
-        assert found.keys() == known.keys()
-        assert {name for name in found if found[name] != known[name]} == set()
 
 
 @pytest.mark.parametrize("saved", [False, True])

@@ -13,9 +13,9 @@ from fairseq import options, tasks
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
-from ode_transformer.checkpoints.admission import grouped_options
 from ode_transformer.checkpoints.reading import save_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODETransformerModel
@@ -62,7 +62,7 @@ def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | 
     """``model.pt`` of random parameters; ``known`` completes the task's options."""
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, ["data", *map(str, flags)])
-    cfg = grouped_options(vars(args) | dict(known or {}))
+    cfg = convert_namespace_to_omegaconf(Namespace(**vars(args) | dict(known or {})))
     cfg.task.data = str(directory).replace("${", r"\${")  # which OmegaConf would replace
     torch.manual_seed(1)
     model = tasks.setup_task(cfg.task).build_model(cfg.model)

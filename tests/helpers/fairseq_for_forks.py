@@ -5,10 +5,8 @@ import warnings
 
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)  # taken for output of our commands
 
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
 from fairseq.options import get_training_parser, parse_args_and_arch  # noqa: E402
 
 with warnings.catch_warnings():  # once in a process: those of a fork are still to come
     warnings.simplefilter("ignore")
-    words = ["data", "--arch", "transformer", "--optimizer", "adam", "--lr-scheduler", "inverse_sqrt"]
-    convert_namespace_to_omegaconf(parse_args_and_arch(get_training_parser(), words))
+    parse_args_and_arch(get_training_parser(), ["data", "--arch", "transformer", "--lr-scheduler", "inverse_sqrt"])

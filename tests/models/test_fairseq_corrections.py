@@ -21,10 +21,12 @@ from fairseq.data import (
     data_utils,
     iterators,
 )
+from fairseq.dataclass import utils as dataclass_utils
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
 from fairseq.ngram_repeat_block import NGramRepeatBlock
+from fairseq.options import get_generation_parser, get_training_parser, parse_args_and_arch
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -181,6 +183,28 @@ def test_a_folder_may_have_a_colon(pinned: Callable[[Any, str], None], tmp_path:
     assert task.has_sharded_data("train")
     pinned(utils, "split_paths")
     assert len(utils.split_paths(str(folder))) == 2
+
+
+@pytest.mark.parametrize(
+    ("get_parser", "words"),
+    [
+        (get_training_parser, "a'b --arch ode_transformer_rk2 --lr 1,1e-9 --optimizer fused_adam --bpe sentencepiece"),
+        (get_training_parser, "a --task language_modeling --arch ode_transformer_lm_rk2 --criterion adaptive_loss"),
+        (get_training_parser, "a --task masked_lm --arch ode_bert_base --criterion masked_lm --ddp-backend no_c10d"),
+        (get_generation_parser, "a --path a:b --task translation -s en -t de --tokenizer moses --lenpen 2"),
+    ],
+)
+def test_groups_of_options_are_those_that_hydra_composes(
+    pinned: Callable[[Any, str], None], get_parser: Callable[[], Any], words: str
+) -> None:
+    args = parse_args_and_arch(get_parser(), words.split())
+    groups = str(dataclass_utils.convert_namespace_to_omegaconf(args))
+    for name in ("override_module_args", "initialize", "compose"):
+        pinned(dataclass_utils, name)
+    composed = str(dataclass_utils.convert_namespace_to_omegaconf(args))
+    if get_parser is get_generation_parser:  # without --sentence-avg: the text of a reference is true
+        composed = composed.replace("'sentence_avg': True", "'sentence_avg': False")
+    assert groups == composed
 
 
 def test_the_last_batch_is_kept(pinned: Callable[[Any, str], None]) -> None:
