@@ -39,8 +39,11 @@ from ode_transformer.support.subword_models import files_beside_model
 # name: (module of this package, what it does)
 OF_CHECKPOINTS = {
     "average": ("checkpoints.averaging", "average the parameters of several checkpoints"),
-    "convert": ("models.conversion", "convert checkpoints of the authors' released code to the names of this package"),
-    "verify": ("models.verification", "check that checkpoints run no code in fairseq's own commands"),
+    "convert": (
+        "cli.checkpoints:convert",
+        "convert checkpoints of the authors' released code to the names of this package",
+    ),
+    "verify": ("cli.checkpoints:verify", "check that checkpoints run no code in fairseq's own commands"),
 }
 ANALYSES = {
     "coefficients": ("lab.analysis.depth.coefficients", "the stage weights of a trained model, layer by layer"),
@@ -123,7 +126,7 @@ EXAMPLES = {
 }
 # Rooms whose commands have their options in ROOM.arguments, as functions of the commands' names
 ARGUMENT_ROOMS = {room: room for room in ("checkpoints", "export", "lab.analysis", "lab.pages", "cli")}
-ARGUMENT_ROOMS |= {"models": "checkpoints", "lab.analysis.depth": "lab.analysis", "lab.glue": "cli"}
+ARGUMENT_ROOMS |= {"cli.checkpoints": "checkpoints", "lab.analysis.depth": "lab.analysis", "lab.glue": "cli"}
 
 SLOW_LIBRARIES = ("torch", "fairseq", "transformers", "ode_transformer.models")
 IMPORT_SECONDS = 10.0  # until a line says that they are being imported
@@ -278,7 +281,8 @@ def add_commands(
     source, subparser = table[command_line[0]][0], subparsers.choices[command_line[0]]
     if not isinstance(source, str):
         return add_commands(subparser, source, command_line[1:])
-    if room := ARGUMENT_ROOMS.get(source.rpartition(".")[0]):
+    module = source.partition(":")[0]
+    if room := ARGUMENT_ROOMS.get(module, ARGUMENT_ROOMS.get(module.rpartition(".")[0])):
         options = importlib.import_module(f"ode_transformer.{room}.arguments")
         getattr(options, command_line[0].replace("-", "_"))(subparser)
     else:

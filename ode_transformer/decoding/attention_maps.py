@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ode_transformer.decoding.translation_hub import on_device
+from ode_transformer.decoding.teacher_forcing import on_device
 
 # Tokens along an axis: the source's; the target's as they are predicted; the target's as they are read, shifted by one.
 AXES = ("source", "target", "prefix")

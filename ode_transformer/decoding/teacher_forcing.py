@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-from ode_transformer.decoding.translation_hub import on_device
+from torch.utils._pytree import tree_map_only
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,12 @@ class TokenPredictions:
     predicted: Tensor
     loss: Tensor
     real: Tensor
+
+
+def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
+    """Move the tensors of fairseq's batch, or of a part of it, to a device."""
+    moved: dict[str, Any] = tree_map_only(Tensor, lambda tensor: tensor.to(device), sample)
+    return moved
 
 
 def log_probabilities(model: Any, net_input: Mapping[str, Any]) -> Tensor:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.checkpoints.reading import build_model, load_checkpoint, saved_options
+from ode_transformer.nn import STACKS
 from ode_transformer.support.errors import UserError
 
 _TRANSLATION = ("translation", "joint_translation")
@@ -29,24 +30,26 @@ def load_trained_model(
     :raises UserError: the checkpoint is broken, a dictionary is missing, or they do not belong together
     """
     warnings.filterwarnings("ignore", message="'pin_memory'")  # fairseq asks for it with or without a GPU
-    import ode_transformer.models  # noqa: F401  (registers the architectures)
-
     state = load_checkpoint(path)
-    saved = saved_options(state, "task")
+    saved, saved_model = saved_options(state, "task"), saved_options(state, "model")
     task_name = saved.get("_name") or saved.get("task")
     if task_name not in (*_TRANSLATION, *(("language_modeling",) if language_model else ())):
         kinds = "translation or language_modeling" if language_model else "translation"
         raise UserError(f"{path}: a model of the task {task_name}, not of {kinds}")
+    layers = [saved_model.get(f"{stack}_layers") for stack in STACKS]
+    if any(isinstance(number, int) and number > len(state["model"]) for number in layers):  # each has several tensors
+        raise UserError(f"{path}: refused: its options describe more layers than it has tensors")
     hint = f" (the training read {saved['data']})" if saved.get("data") else ""
     languages = {"source_lang": source, "target_lang": target}
     overrides = {"data": str(data)} | {side: language for side, language in languages.items() if language}
     if scheme is not None:
-        saved_model = saved_options(state, "model")
         trained = saved_model.get("encoder_ode_scheme")
         if trained is None:
             raise UserError(f"{path}: its architecture steps no scheme, so it cannot be read under {scheme}")
         schemes = ("encoder_ode_scheme", "decoder_ode_scheme")
         overrides |= {option: scheme for option in schemes if saved_model.get(option) == trained}
+    import ode_transformer.models  # noqa: F401  (registers the architectures; slow, so after what is refused)
+
     try:
         model, options, task = build_model(path, state, overrides)
     except FileNotFoundError as error:

@@ -19,22 +19,16 @@ from typing import Any
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.search import Sampling
-from fairseq.utils import apply_to_sample
 from torch import Tensor
 
 from ode_transformer.decoding.beam_search import BeamSearch
 from ode_transformer.decoding.recorded_search import RecordedSearches
+from ode_transformer.decoding.teacher_forcing import on_device
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, length_limit
 from ode_transformer.support.commands import end_with_parent
 from ode_transformer.support.errors import UserError
 
 _shared: dict[str, Any] = {}  # what a fork inherits: the hub and the options of its search
-
-
-def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
-    """Move the tensors of fairseq's batch, or of a part of it, to a device."""
-    moved: dict[str, Any] = apply_to_sample(lambda tensor: tensor.to(device), sample)
-    return moved
 
 
 class TranslationHub(GeneratorHubInterface):

@@ -15,11 +15,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from ode_transformer.checkpoints.admission import admitted_model
-from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import check_writable
 
 # Patterns of released names and our names, without encoder. or decoder.; None if we have no such parameter
 _NAMES: tuple[tuple[str, str | None], ...] = (
@@ -225,16 +222,3 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
         "extra_state": {"train_iterator": {"epoch": 0}},
         "last_optimizer_state": None,
     }
-
-
-def run(args: argparse.Namespace) -> None:
-    """Convert one checkpoint and print its options."""
-    check_writable(args.output)
-    converted = convert_checkpoint(load_checkpoint(args.released))
-    save_checkpoint(converted, args.output)
-    options = converted["args"]
-    print_text(
-        f"{args.output}: {options.encoder_ode_scheme} with coefficients {options.ode_coefficients}, function "
-        f"{options.ode_function}, layer history {options.encoder_layer_history} and {options.decoder_layer_history}, "
-        f"{sum(tensor.numel() for tensor in converted['model'].values()):,} numbers"
-    )

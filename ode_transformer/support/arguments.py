@@ -3,6 +3,7 @@
 import argparse
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -98,6 +99,14 @@ def system_names(systems: Sequence[tuple[str, Path]]) -> list[str]:
         last = len(os.path.commonprefix([p[first + 1 :][::-1] for p in parts]))
         default_names = ["/".join(p[first : len(p) - last]) or p[-1] for p in parts]
     return [name or default for (name, _), default in zip(systems, default_names, strict=True)]
+
+
+def named_systems(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the systems of the command line by name."""
+    names = system_names(args.systems)
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UserError(f"{twice[0]}: two systems of this name")
+    return {name: path for name, (_, path) in zip(names, args.systems, strict=True)}
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:

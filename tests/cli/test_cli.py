@@ -125,10 +125,37 @@ for words in [["--version"], *([*c, w] for c in commands(command.COMMANDS) for w
 """
 
 
-def test_help_and_refusals_import_nothing_heavy():
+# Files that no model is, by all commands that open one, in one process; fairseq is imported for none of them.
+REFUSED_CHECKPOINTS = """
+import contextlib, io, os, sys
+import torch
+from ode_transformer.cli import command
+
+def checkpoint(**model):
+    return {"model": {"a": torch.zeros(1)}, "cfg": {"model": model, "task": {"_name": "translation"}}}
+
+torch.save(checkpoint(encoder_layers=10**9), "huge.pt")
+torch.save(checkpoint(encoder_layers=900), "layers.pt")
+open("broken.pt", "w").write("no checkpoint")
+os.mkfifo("pipe.pt")
+builders = [["translate", "--path"], ["serve", "--port", "0"]]
+builders += [["export", "--output", "o", "--to", to, "--path"] for to in ("huggingface", "ctranslate2")]
+readers = [["checkpoint", *words] for words in (["verify"], ["convert", "--output", "o"], ["average", "--output", "o"])]
+for words in builders + readers:
+    for file in ["huge.pt", "broken.pt", "pipe.pt", *["layers.pt"] * (words in builders)]:
+        output = io.StringIO()
+        with contextlib.redirect_stderr(output):
+            assert command.main([*words, file]) == 2, (words, file)
+        assert f"error: {file}: " in output.getvalue() and output.getvalue().count("\\n") == 1, output.getvalue()
+        assert "fairseq" not in sys.modules, (words, file)
+"""
+
+
+@pytest.mark.parametrize("code", [HELP_AND_REFUSALS, REFUSED_CHECKPOINTS], ids=["flags", "checkpoints"])
+def test_refusals_import_nothing_heavy(code: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(Path(ode_transformer.__file__).parent.parent)}
-    words = [sys.executable, "-c", HELP_AND_REFUSALS]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -16,7 +16,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
-from ode_transformer.checkpoints.reading import save_checkpoint
+from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.models.verification import verify_checkpoint
@@ -84,7 +84,7 @@ def open_model(door: str, folder: Path) -> object:
     """Open the folder's model.pt by one of the ways that users take."""
     path = folder / "model.pt"
     if door == "verify":
-        return verify_checkpoint(path)
+        return verify_checkpoint(path, load_checkpoint(path))
     if door == "fairseq":  # as fairseq-generate --user-dir
         return load_model_ensemble_and_task([str(path)], {"data": str(folder)})
     if door == "from_pretrained":

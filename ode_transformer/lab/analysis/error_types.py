@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ode_transformer.lab.analysis.examples import read_system
 from ode_transformer.lab.analysis.plots import check_outputs, plain_label, saved_panel, write_csv
-from ode_transformer.lab.analysis.systems import named_systems
 from ode_transformer.lab.metrics.error_types import system_counts
 from ode_transformer.lab.metrics.max_match import Counts
+from ode_transformer.support.arguments import named_systems
 from ode_transformer.support.tables import markdown_table
 
 

@@ -13,10 +13,9 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.lab.analysis.systems import named_systems
 from ode_transformer.lab.metrics.metric import Settings
 from ode_transformer.lab.metrics.registry import METRICS
-from ode_transformer.support.arguments import check_within
+from ode_transformer.support.arguments import check_within, named_systems
 from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import write_text

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from ode_transformer.decoding.binarised import Split
-from ode_transformer.decoding.translation_hub import on_device
+from ode_transformer.decoding.teacher_forcing import on_device
 from ode_transformer.lab.analysis.arguments import LEAST_SQUARES, LIKELIHOOD
 from ode_transformer.lab.analysis.layer_replacement import (
     LinearFit,

@@ -25,10 +25,10 @@ from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import predict_tokens
 from ode_transformer.lab.analysis.one_sentence import sentence_maps, write_maps
 from ode_transformer.lab.analysis.plots import new_figure, plain_label, saved_panel
-from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator, named_systems
+from ode_transformer.lab.analysis.systems import MAX_TOKENS, Translator
 from ode_transformer.lab.metrics.metric import Lines, Settings
 from ode_transformer.lab.metrics.translation_scores import bleu, default_tokenizer, length_ratio
-from ode_transformer.support.arguments import check_within
+from ode_transformer.support.arguments import check_within, named_systems
 from ode_transformer.support.console import print_progress, print_text, track
 from ode_transformer.support.files import file_name, write_text
 from ode_transformer.support.jobs import Jobs

@@ -1,7 +1,7 @@
 """Trained models on the command line, and the sentences on which they are measured."""
 
 import argparse
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ode_transformer.decoding.trained_model import load_hub, load_trained_model
 from ode_transformer.lab.analysis.plots import check_outputs
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.nn import STACKS
-from ode_transformer.support.arguments import system_names
+from ode_transformer.support.arguments import named_systems
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
 
@@ -50,14 +50,6 @@ class Translator:
         """Write the best translation of each sentence."""
         lines = translate_split(self.hub, self.split, self.numbers, self.remove_bpe, self.chunk_size, **self.search)
         write_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def named_systems(args: argparse.Namespace) -> dict[str, Path]:
-    """Return the systems of the command line by name."""
-    names = system_names(args.systems)
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise UserError(f"{twice[0]}: two systems of this name")
-    return {name: path for name, (_, path) in zip(names, args.systems, strict=True)}
 
 
 def measured_models(args: argparse.Namespace) -> Iterator[tuple[str, Any, list[dict[str, Any]]]]:

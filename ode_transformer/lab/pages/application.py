@@ -22,8 +22,8 @@ from torch import Tensor
 
 import ode_transformer
 from ode_transformer.decoding.attention_maps import axis_tokens
+from ode_transformer.decoding.teacher_forcing import on_device
 from ode_transformer.decoding.translate import encode, normalize_spaces, search_all
-from ode_transformer.decoding.translation_hub import on_device
 from ode_transformer.lab.analysis.one_sentence import attention, matrix_data, readable_tokens, word_weights
 from ode_transformer.lab.pages import requests
 from ode_transformer.lab.pages.batches import BatchQueue, QueueFullError

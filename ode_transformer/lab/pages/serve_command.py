@@ -4,17 +4,19 @@ import argparse
 import ipaddress
 import signal
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ode_transformer.decoding.translate import load_from_arguments, search_options
-from ode_transformer.lab.analysis.systems import named_systems
-from ode_transformer.lab.pages.application import ServedModel, TranslationServer
 from ode_transformer.lab.pages.batches import BatchQueue
 from ode_transformer.lab.pages.requests import Limits
+from ode_transformer.support.arguments import named_systems
 from ode_transformer.support.errors import UserError
+
+if TYPE_CHECKING:
+    from ode_transformer.lab.pages.application import ServedModel
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 BEAMS = 4  # times the default beam: the largest that a request may name
@@ -40,8 +42,10 @@ def run(args: argparse.Namespace) -> None:
     print("stopped", flush=True)
 
 
-def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn.Server:
+def build_server(args: argparse.Namespace, models: "list[ServedModel]") -> uvicorn.Server:
     """Return uvicorn's server of the models, not started yet."""
+    from ode_transformer.lab.pages.application import TranslationServer
+
     limits = Limits(args.max_bytes, args.max_lines, BEAMS * args.beam, args.timeout)
     queue = BatchQueue(args.batch_size, args.max_waiting)
     hosts = {*LOOPBACK, args.host} if is_loopback(args.host) else None
@@ -60,14 +64,16 @@ def build_server(args: argparse.Namespace, models: list[ServedModel]) -> uvicorn
     return uvicorn.Server(config)
 
 
-def load_models(args: argparse.Namespace) -> list[ServedModel]:
+def load_models(args: argparse.Namespace) -> "list[ServedModel]":
     """Load the models of the command line, each as trained and under each of ``--schemes``."""
-    search = search_options(args)
-    models = []
+    search, hubs = search_options(args), {}
     for name, path in named_systems(args).items():
         for scheme in (None, *args.schemes):
             shown = name if scheme is None else f"{name} stepped by {scheme}"
-            models.append(ServedModel(shown, load_from_arguments(args, path, scheme), args.max_tokens, **search))
+            hubs[shown] = load_from_arguments(args, path, scheme)
+    from ode_transformer.lab.pages.application import ServedModel  # it imports fairseq
+
+    models = [ServedModel(name, hub, args.max_tokens, **search) for name, hub in hubs.items()]
     if len({(model.source_lang, model.target_lang) for model in models}) > 1:
         pairs = [f"{model.name} translates {model.source_lang} to {model.target_lang}" for model in models]
         raise UserError(f"{', '.join(pairs)}; one page is for one pair of languages")
