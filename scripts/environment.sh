@@ -4,6 +4,7 @@
 
 ROOT=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$ROOT/.venv
+unset PYTHONDONTWRITEBYTECODE # what many processes import is compiled once
 
 say() { printf '%s\n' "$*"; }
 
@@ -20,26 +21,20 @@ PYTHON=/path/to/python chooses the Python (3.11 or 3.12); otherwise python3.11, 
 HELP
 }
 
-run_step() { # WHAT COMMAND…, a module of Python that is silent for minutes
-    local meter status=0
+pip_install() { # WHAT ARGUMENTS…
+    local meter failed=false
     say "== $1"
-    # The loop ends with this script, however that ends.
+    # pip is silent for minutes. The loop ends with this script, however that ends.
     while sleep 10 &>/dev/null && kill -0 $$ 2>/dev/null; do
         say "  packages so far: $(find "$VENV/lib" -maxdepth 3 -name '*.dist-info' | wc -l)"
     done &
     meter=$!
-    "$VENV/bin/python" -m "${@:2}" 2>"$VENV/$2.log" || status=$?
+    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" 2>"$VENV/pip.log" ||
+        failed=true
     kill "$meter"
-    return "$status"
-}
-
-pip_install() { # WHAT ARGUMENTS…
-    run_step "$1" pip install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" ||
+    ! $failed ||
         die "pip could not install $1: $(grep -a ERROR "$VENV/pip.log" | tail -n 1) ($VENV/pip.log; start again to continue)"
 }
-
-# By all cores; pip would use one. What is no Python 3 of a package fails, and is not imported.
-compile_packages() { run_step "bytecode" compileall -qq -j 0 "$VENV/lib" || true; }
 
 # Makes or completes .venv unless it has what the inputs ask for.
 ensure_environment() {
@@ -54,13 +49,15 @@ ensure_environment() {
     for info in "$VENV"/lib/python3*/site-packages/*.dist-info; do
         [[ ! -d $info || -e $info/INSTALLER ]] || rm -rf "$info"
     done
-    pip_install "setuptools" "$(grep ^setuptools== "$ROOT/constraints.txt")"
+    # Python 3.11 comes with a pip that takes twice as long.
+    pip_install "pip and setuptools" pip==26.3 "$(grep ^setuptools== "$ROOT/constraints.txt")"
     # Before all that depends on it and would choose another build. The rest comes without dependencies, which
     # constraints.txt lists: fairseq would bring torchaudio, which nothing here needs.
     pip_install "PyTorch" -c "$ROOT/constraints.txt" "$(grep ^torch== "$ROOT/constraints.txt")"
     pip_install "fairseq (CPython 3.11 and 3.12 on Linux x86-64)" --no-deps --require-hashes -r "$ROOT/requirements-fairseq.txt"
     pip_install "everything else" --no-deps --no-build-isolation -r "$ROOT/constraints.txt" -e "$ROOT"
-    compile_packages
+    # Compiles what all commands import, a fifth of what pip would compile, while the next ones start.
+    "$VENV/bin/python" -c "import fairseq_cli.train, torch._dynamo, matplotlib.pyplot" &>/dev/null &
     say "$inputs" >"$VENV/.set-up"
 }
 
@@ -71,7 +68,6 @@ ensure_tools() {
     inputs="$VENV $(sha256sum <"$ROOT/constraints-dev.txt")"
     [[ $(cat "$VENV/.set-up-tools" 2>/dev/null) != "$inputs" ]] || return 0
     pip_install "pytest, ruff, mypy and shellcheck" --no-deps -r "$ROOT/constraints-dev.txt"
-    compile_packages
     say "$inputs" >"$VENV/.set-up-tools"
 }
 

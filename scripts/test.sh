@@ -34,7 +34,6 @@ done
 ensure_tools
 cd "$ROOT"
 
-unset PYTHONDONTWRITEBYTECODE # hundreds of processes import what is compiled once
 options=(--color=no)
 [[ ! -t 1 ]] || options=(--color=yes)
 if (($(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) > 1)); then # nproc would count threads, not cores
