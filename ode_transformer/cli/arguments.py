@@ -176,7 +176,7 @@ def scaling(parser: argparse.ArgumentParser) -> None:
 
 
 def glue(parser: argparse.ArgumentParser) -> None:
-    from ode_transformer.lab.glue.tasks import TASKS
+    from ode_transformer.lab.glue.tasks import TASKS, task_names
 
     parser.epilog = RESUMES
     add = parser.add_argument
@@ -186,7 +186,8 @@ def glue(parser: argparse.ArgumentParser) -> None:
     add("--raw", **FOLDER, help="folder with CoLA/train.tsv, ..., instead of downloading the tables")
     grid = "grid and flags (default: configs/glue.yaml)"
     add("--config", type=Path, default=CONFIGS / "glue.yaml", metavar="FILE", help=grid)
-    add("--tasks", default=",".join(TASKS), metavar="NAME,...", help="separated by commas (default: %(default)s)")
+    tasks = "separated by commas (default: %(default)s)"
+    add("--tasks", type=task_names, default=",".join(TASKS), metavar="NAME,...", help=tasks)
     output = "folder for everything, predictions for the server in its folder submission (default: glue)"
     add("--output", **FOLDER, default=Path("glue"), help=output)
     add("--dry-run", action="store_true", help="print every command of the grid and run none")

@@ -132,6 +132,7 @@ SLOW_LIBRARIES = ("torch", "fairseq", "transformers", "ode_transformer.models")
 IMPORT_SECONDS = 10.0  # until a line says that they are being imported
 
 OUTPUTS = ("output", "csv")  # options that name a file to write
+SCHEMES = ("scheme", "schemes")  # options that name schemes
 NO_PATHS = ("words", "train_flags")  # the command line itself, and what fairseq-train reads
 RESUMABLE = ("quickstart", "prepare", "train", "evaluate", "reproduce", "study", "analyse glue", "analyse linear-probe")
 MAX_MESSAGE = 1000  # characters of a library's message, which can list every parameter of a model
@@ -237,6 +238,7 @@ def run_command(command_line: Sequence[str]) -> None:
     args = parse(parser, subparser, command_line)
     check_output_files(args)
     use_package(args.user_dir)
+    check_schemes(args)
     module, _, function = source.partition(":")
     getattr(importlib.import_module(f"ode_transformer.{module}"), function or "run")(args)
 
@@ -327,6 +329,16 @@ def check_output_files(args: argparse.Namespace) -> None:
     folders = {path.parent for path in inputs if path.suffix == ".pt"}
     beside = [file for folder in folders for file in files_beside_model(folder)]
     check_outputs_are_no_inputs(outputs, inputs + beside)
+
+
+def check_schemes(args: argparse.Namespace) -> None:
+    """Refuse a word that names no scheme."""
+    for option in SCHEMES:
+        if value := getattr(args, option, None):
+            from ode_transformer.support.registered_names import check_scheme
+
+            for name in [value] if isinstance(value, str) else value:
+                check_scheme(name, f"--{option}")
 
 
 def _paths(value: object) -> list[Path]:

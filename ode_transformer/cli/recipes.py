@@ -30,6 +30,8 @@ def run_options(args: Namespace) -> RunOptions:
     has_gpu = any(True for pattern in GPU_DEVICES for _ in Path("/dev").glob(pattern))
     if options.gpus and not has_gpu and not options.dry_run:
         raise UserError(f"--gpus {options.gpus}: this machine has 0")
+    if options.nodes > 1 and options.master is None:
+        raise UserError(f"--nodes {options.nodes}: say --master HOST:PORT of the first")
     return options
 
 
@@ -152,10 +154,10 @@ def study(args: Namespace) -> None:
     setting = args.setting or chosen.first_setting
     if setting not in chosen.settings:
         raise UserError(f"--setting {setting}: the settings of this study are {', '.join(chosen.settings)}")
+    rows = chosen.chosen_rows(setting, args.systems or ["*"], args.values)
     from ode_transformer.lab.studies.run_study import run_study
 
-    command = ["ode-transformer", *args.words]
-    run_study(file, setting, args.systems or ["*"], args.values, run_options(args), args.table, command)
+    run_study(file, setting, rows, run_options(args), args.table, ["ode-transformer", *args.words])
 
 
 def quickstart(args: Namespace) -> None:
@@ -171,6 +173,8 @@ def quickstart(args: Namespace) -> None:
 
 def scaling(args: Namespace) -> None:
     """Search a larger architecture."""
+    if args.arch is None and None in (args.layers, args.ffn_ratio, args.gradients):
+        raise UserError("say what to scale: --arch, or --layers, --ffn-ratio and --gradients")
     from ode_transformer.lab.recipes.recipe import load_recipe
 
     if args.arch is not None and args.data is args.gradients is None:  # else no recipe is used

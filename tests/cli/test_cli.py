@@ -110,7 +110,11 @@ refused += [[*recipe, flag, "nosuch"] for flag in ("--arch", "--table", "--varia
 refused += [[command, "multi30k_en_de", "--arch", "nosuch"] for command in ("prepare", "train", "evaluate")]
 refused += [[*command, "--arch", "nosuch"] for command in (["quickstart"], ["analyse", "scaling"])]
 refused += [["reproduce", "glue", flag, "nosuch"] for flag in ("--arch", "--table")]
-refused += [["study", "depth", "--setting", "nosuch"]]
+refused += [["study", "depth", flag, "nosuch"] for flag in ("--setting", "--systems")]
+refused += [["train", "multi30k_en_de", "--nodes", "2"], ["analyse", "scaling"], ["quickstart", "--scheme", "nosuch"]]
+refused += [["serve", "a.pt", "--schemes", "rk4", "nosuch"], ["serve", "a.pt", "--temperature", "2"]]
+refused += [["analyse", "truncation-error", "a.pt", "--data", "a", "--schemes", "rk4,nosuch"]]
+refused += [["analyse", "glue", "--path", "a.pt", "--tasks", "CoLA,nosuch"]]
 refused += [["new", "nosuch", "--train", "a.en", "a.de", "--valid", "a.en", "a.de", "--arch", "nosuch"]]
 for words in [["--version"], *([*c, w] for c in commands(command.COMMANDS) for w in ("--help", "--nosuch")), *refused]:
     output = io.StringIO()

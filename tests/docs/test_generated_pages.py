@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from generator import architectures, combinations, experiments, flags, schemes
+from generator import combinations, experiments, flags, names, schemes
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {
-    "configs/architectures.txt": architectures.architecture_lists,
+    "configs/names.txt": names.name_lists,
     "docs/combinations.md": combinations.page,
     "docs/flags.md": flags.reference_page,
     "docs/experiments.md": experiments.experiments_page,

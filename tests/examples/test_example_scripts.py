@@ -100,6 +100,7 @@ def test_an_installed_package_needs_no_flag(tmp_path: Path) -> None:
     (record / "entry_points.txt").write_text("[ode_transformer.plugins]\nschemes = new_scheme\n")
     (tmp_path / "new_scheme").symlink_to(EXAMPLES / "new_scheme")
     code = (
+        "from ode_transformer.support.registered_names import check_scheme; check_scheme('heun3', '--scheme');"
         "import ode_transformer.models; from ode_transformer.nn import depth_schemes; print('heun3' in depth_schemes())"
     )
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{EXAMPLES.parent}"}

@@ -3,6 +3,7 @@
 import argparse
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ode_transformer.lab.analysis.curves import LOGGED_BY, WHAT
 from ode_transformer.lab.analysis.plots import FORMATS
@@ -56,7 +57,8 @@ splitting_error = partial(add_output_arguments, table=False)
 def truncation_error(parser: argparse.ArgumentParser) -> None:
     add_measurement(parser, sentences=64)
     add = parser.add_argument
-    add("--schemes", default="euler,rk2,rk4", metavar="NAME,...", help="default: euler,rk2,rk4")
+    names: dict[str, Any] = {"type": lambda text: text.split(","), "default": "euler,rk2,rk4"}
+    add("--schemes", **names, metavar="NAME,...", help="default: euler,rk2,rk4")
     add("--steps", type=rising_numbers, default=[1], metavar="N,N,...", help="steps of size 1/N (default: 1)")
     add("--tolerance", type=positive_float, default=1e-5, help="relative error of the solution (default: 1e-5)")
     steps_help = "RK4 steps that the solution may take (default: 1024)"

@@ -140,9 +140,7 @@ def average(scores: Mapping[str, Sequence[float]]) -> float:
 
 def fine_tune(args: Namespace, config: GlueConfig) -> None:
     """Prepare the tasks and train all their runs; write the best predictions and a table of the best runs."""
-    names, output, pieces = args.tasks.split(","), args.output, args.data or args.path.parent
-    if unknown := [name for name in names if name not in TASKS]:
-        raise UserError(f"--tasks {unknown[0]}: unknown; known are {', '.join(TASKS)}")
+    names, output, pieces = args.tasks, args.output, args.data or args.path.parent
     if chosen := [word for word in args.train_flags if word.partition("=")[0].removeprefix("--") in config.grid]:
         raise UserError(f"{chosen[0]} after --: the grid of --config sets it for each run")
     options = finetuning.model_options(args.path) | config.train | {"finetune-from-model": args.path.resolve()}
@@ -192,7 +190,7 @@ def reproduce(config: GlueConfig, recipe: Recipe, options: RunOptions) -> None:
         if options.dry_run:
             commands.print_command(["ode-transformer", "analyse", NAME, *commands.flags(flags)])
             continue
-        chosen = {**flags, "tasks": ",".join(TASKS), "dry_run": False, "train_flags": ()}
+        chosen = {**flags, "tasks": TASKS, "dry_run": False, "train_flags": ()}
         fine_tune(Namespace(**chosen), config)
 
 

@@ -6,6 +6,7 @@ the paper.
 
 import shutil
 import zipfile
+from argparse import ArgumentTypeError
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,7 @@ from pydantic import Field
 
 from ode_transformer.lab.corpora.download import SOURCES_FILE, obtain_files, read_sources
 from ode_transformer.lab.recipes.recipe import Flags, FlagValue
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, one_line
 from ode_transformer.support.files import atomic_write, write_files
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection
@@ -127,6 +128,16 @@ TASKS = {
         GlueTask("RTE", _PAIR, classes=_ENTAILMENT),
     )
 }
+
+
+def task_names(text: str) -> list[str]:
+    """Parse names of tasks."""
+    names = text.split(",")
+    if unknown := [name for name in names if name not in TASKS]:
+        raise ArgumentTypeError(f"{one_line(unknown[0])} is none of {', '.join(TASKS)}")
+    return names
+
+
 MRPC_FILES = ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "mrpc_dev_ids.tsv")
 
 

@@ -87,14 +87,12 @@ def detect(options: RunOptions, tokens: int, longest: int = MIN_TOKENS_PER_PROCE
     """Return this machine, restricted to what the user chose; a small update is not divided over all GPUs.
 
     :param longest: longest sentence or sample that has to fit into a process: fairseq leaves longer ones out
-    :raises UserError: the machine has fewer GPUs, or nobody says where the first of several machines is
+    :raises UserError: the machine has fewer GPUs
     """
     installed, nodes = torch.cuda.device_count(), options.nodes
     count = installed if options.gpus is None else options.gpus
     if count > installed and not options.dry_run:
         raise UserError(f"--gpus {count}: this machine has {installed}")
-    if nodes > 1 and options.master is None:
-        raise UserError(f"--nodes {nodes}: say --master HOST:PORT of the first")
     used = range(min(count, installed))
     oldest = min((torch.cuda.get_device_capability(number) for number in used), default=FP16_SINCE)
     precision = options.precision or ("fp16" if count and oldest >= FP16_SINCE else "fp32")

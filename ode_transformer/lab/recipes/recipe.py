@@ -1,6 +1,5 @@
 """Recipe file format: a data set and how it is prepared, trained on, decoded and scored."""
 
-import sys
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,9 +14,9 @@ from ode_transformer.lab.corpora.vocabulary import Vocabulary
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe
 from ode_transformer.support.errors import UserError, did_you_mean
-from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
+from ode_transformer.support.registered_names import written_names
+from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
-ARCHITECTURES = CONFIGS / "architectures.txt"  # each line: a task, fairseq or package, names
 Count = Annotated[int, Field(gt=0)]
 FlagValue = bool | int | float | str
 Flags = dict[str, FlagValue]  # of a command of fairseq, without the dashes
@@ -316,13 +315,9 @@ def choose_system(recipe: Recipe, options: RunOptions) -> Recipe:
 
 
 def architectures(task: str) -> dict[str, bool]:
-    """Return the names of the architectures for a task, each with whether this package registers it.
-
-    While fairseq is not imported, which takes seconds, they are those of a file that docs/generate.py writes.
-    """
-    if "fairseq" not in sys.modules:
-        lines = (line.split() for line in ARCHITECTURES.read_text(encoding="utf-8").splitlines())
-        return {name: owner == "package" for kind, owner, *names in lines if kind == task for name in names}
+    """Return the names of the architectures for a task, each with whether this package registers it."""
+    if (written := written_names(task)) is not None:
+        return written
     from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
     from fairseq.models.roberta import RobertaModel
 

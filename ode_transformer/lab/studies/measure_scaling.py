@@ -30,7 +30,6 @@ from ode_transformer.lab.recipes.recipe import load_recipe
 from ode_transformer.lab.recipes.training import TrainingProgress
 from ode_transformer.lab.studies import scaling
 from ode_transformer.support import commands
-from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import file_stamp, lock_directory, read_json, write_files
 from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.tables import markdown_table
@@ -153,8 +152,6 @@ def training_flags(args: argparse.Namespace, data: TrainingData, size: scaling.M
 
 def run(args: argparse.Namespace) -> None:
     """Print the larger architecture, or the solution of Eq. 11 alone; measure the gradients if none are given."""
-    if args.arch is None and None in (args.layers, args.ffn_ratio, args.gradients):
-        raise UserError("say what to scale: --arch, or --layers, --ffn-ratio and --gradients")
     if args.arch is None:
         size = scaling.ModelSize({"decoder": scaling.StackSize(args.layers)}, 1, args.ffn_ratio)
         print("\n".join(scaling.solution_lines(size, tuple(args.gradients), args.beta)))

@@ -1,6 +1,5 @@
 """The way of a study: train and evaluate the missing runs, collect all scores, write the results."""
 
-import fnmatch
 from collections.abc import Sequence
 from functools import partial
 from math import inf
@@ -24,16 +23,6 @@ from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.provenance import provenance
 from ode_transformer.support.tables import csv_text
 from ode_transformer.support.yaml_file import owner_name
-
-
-def selected_rows(runs: StudyRuns, patterns: Sequence[str], values: Sequence[int] | None) -> list[Row]:
-    """Return the systems whose names match, at some values of the axis or at all."""
-    rows = [row for row in runs.rows if any(fnmatch.fnmatchcase(row.system.name, pattern) for pattern in patterns)]
-    rows = [row for row in rows if values is None or row.value in values]
-    if not rows:
-        existing = " | ".join(map(str, runs.rows))
-        raise UserError(f"--systems, --values: no row of the study at {runs.setting_name} matches; it has {existing}")
-    return rows
 
 
 def planned_runs(runs: StudyRuns, rows: Sequence[Row]) -> list[tuple[Row, Experiment]]:
@@ -114,16 +103,14 @@ def claim_results(folder: Path, file: Path) -> None:
 def run_study(
     file: Path,
     setting_name: str,
-    patterns: Sequence[str],
-    values: Sequence[int] | None,
+    rows: Sequence[Row],
     options: RunOptions,
     table_only: bool,
     command: Sequence[str],
 ) -> None:
     """Run a study and write its results.
 
-    :param patterns: of the names of the systems to train
-    :param values: of the axis, to train these only
+    :param rows: those to train
     """
     study = read_study(file)
     recipe = Path(study.settings[setting_name].recipe).stem  # of a recipe's name or file
@@ -135,7 +122,6 @@ def run_study(
     runs = StudyRuns(study, setting_name, options)
     failures, planned = [], []
     if not table_only:
-        rows = selected_rows(runs, patterns, values)
         workflow.prepare(runs.data, options)
         failures = tune(runs, rows)
         planned = planned_runs(runs, [row for row in rows if options.dry_run or runs.is_tuned(row)])

@@ -1,7 +1,8 @@
 """Study file format: the systems that are compared, the data sets and the seeds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ode_transformer.lab.recipes.recipe import Count, Flags
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
 # Flags that make a model deeper. Li et al. deepen only the encoder of a translation model.
@@ -144,6 +146,15 @@ class Study(YamlSection):
             for system in self.systems:
                 if system.only is None or setting in system.only:
                     yield Row(system, value, position)
+
+    def chosen_rows(self, setting: str, patterns: Sequence[str], values: Sequence[int] | None) -> list["Row"]:
+        """Return the systems whose names match, at some values of the axis or at all."""
+        rows = [row for row in self.rows(setting) if any(fnmatchcase(row.system.name, pattern) for pattern in patterns)]
+        rows = [row for row in rows if values is None or row.value in values]
+        if not rows:
+            existing = " | ".join(map(str, self.rows(setting)))
+            raise UserError(f"--systems, --values: no row of the study at {setting} matches; it has {existing}")
+        return rows
 
 
 @dataclass(frozen=True)

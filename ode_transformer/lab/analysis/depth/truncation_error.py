@@ -84,7 +84,7 @@ def draw_errors(
 
 def run(args: argparse.Namespace) -> None:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
-    tableaus = {name: get_tableau(name) for name in args.schemes.split(",")}
+    tableaus = {name: get_tableau(name) for name in args.schemes}
     names, accuracy = tuple(tableaus), (args.tolerance, args.max_steps)
     sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
     rows: list[list[object]] = [["model", "block", "positions", "scheme", "steps", *sizes]]

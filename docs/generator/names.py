@@ -1,12 +1,13 @@
-"""Names of all architectures by task, for refusals before fairseq is imported."""
+"""Names of all architectures by task, and of all schemes, for refusals before fairseq is imported."""
 
 import ode_transformer.models  # noqa: F401  (registers ours)
 from ode_transformer.lab.recipes.recipe import architectures
+from ode_transformer.nn import depth_schemes
 
 
-def architecture_lists() -> str:
-    """Return a line for each task and registering package: task, package or fairseq, names."""
-    lines = []
+def name_lists() -> str:
+    """Return a line for each kind and registering package: task or scheme, package or fairseq, names."""
+    lines = [f"scheme package {' '.join(depth_schemes())}\n"]
     for task in ("translation", "language_modeling", "masked_lm"):
         names = architectures(task)
         for owner, is_ours in (("package", True), ("fairseq", False)):
@@ -15,4 +16,4 @@ def architecture_lists() -> str:
 
 
 if __name__ == "__main__":
-    print(architecture_lists(), end="")
+    print(name_lists(), end="")
