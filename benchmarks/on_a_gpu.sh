@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, in one quarter of an hour: tests, steps and search, whole trainings, Table 5, a recipe.
+# Everything that only a GPU can show, in half an hour: tests, steps and search, whole trainings, Table 5, a recipe.
 #   bash benchmarks/on_a_gpu.sh RAW [OUT]         RAW has the folders multi30k and ptb, OUT gets logs and JSON (default: $OUT or gpu_results)
+#   ONLY='tests search' bash benchmarks/on_a_gpu.sh RAW      these parts alone
 #   bash benchmarks/on_a_gpu.sh --cpu RAW [OUT]   rehearse every part without a GPU, for seconds each
 # The data are prepared in `experiments` first; do that before the GPU's time begins. Each part has its own limit; none stops the next.
 set -uo pipefail
 gpu=1
 case "${1:-}" in
-  -h | --help | "") sed -n '2,5s/^# \?//p' "$0"; exit 0 ;;
+  -h | --help | "") sed -n '2,6s/^# \?//p' "$0"; exit 0 ;;
   --cpu) gpu='' && shift ;;
 esac
 raw=$(realpath "$1") out=$(realpath -m "${2:-${OUT:-gpu_results}}")
@@ -17,6 +18,7 @@ failed=0
 part() { # NAME SECONDS COMMAND...
   local name=$1 seconds=$2
   shift 2
+  case " ${ONLY:-$name} " in *" $name "*) ;; *) return ;; esac
   timeout "$seconds" "$@" >"$out/$name.log" 2>&1
   local status=$?
   echo "$name: status $status after at most $seconds s; $out/$name.log"
@@ -36,7 +38,7 @@ trainings() { # NAME SECONDS FLAGS...
 # shellcheck disable=SC2329  # called by part
 study() { # FLAGS...: in parallel, by MPS where it is installed
   local setting systems
-  for setting in increment_no_norm layer_output_no_norm; do
+  for setting in increment_no_norm layer_output_no_norm increment layer_output; do
     for systems in Residual,RK4 RK2 'RK2, coefficients 1' 'RK2, gate*'; do
       ode-transformer study table5_function --setting "$setting" --systems "$systems" --seeds 1 --values 1 --raw "$raw" "$@" \
         >"$out/table5-$setting-$systems.log" 2>&1 &
@@ -51,7 +53,7 @@ export raw out
 for recipe in multi30k_en_de ptb; do
   part "prepare_$recipe" 300 ode-transformer prepare "$recipe" --raw "$raw"
 done
-part tests 120 python -m pytest -q -n 0 tests/gpu
+part tests 120 python -m pytest -q -n 4 tests/gpu
 if [ -n "$gpu" ]; then
   steps=(fairseq-6 fairseq-12 fairseq-24 euler-6 euler-6-recorded rk2-6-recorded rk4-6-recorded marian-6)
   speed steps_4k 50 --what train --systems "${steps[@]}" --sentences 164
@@ -60,10 +62,10 @@ if [ -n "$gpu" ]; then
   speed steps_big 50 --what train --systems "${steps[@]}" --sentences 164 --size big
   speed steps_tiny 25 --what train --systems "${steps[@]}" --sentences 164 --size tiny
   speed search 30 --what decode --systems fairseq-6 euler-6 euler-6-graphs rk2-6-graphs marian-6 --sentences 164
-  trainings trainings_base 110 --seconds 25 --systems fairseq-6 euler-6-recorded fairseq-12 rk2-6-recorded
-  trainings trainings_tiny 70 --size tiny --seconds 30 --systems fairseq-12 rk2-6-recorded
+  trainings trainings_base 200 --seconds 95 --systems fairseq-12 rk2-6-recorded
+  trainings trainings_tiny 160 --size tiny --seconds 75 --systems fairseq-12 rk2-6-recorded
   nvidia-cuda-mps-control -d 2>/dev/null
-  part table5 180 bash -c study
+  part table5 600 bash -c study
   echo quit | nvidia-cuda-mps-control 2>/dev/null
   part reproduce 120 ode-transformer reproduce multi30k_en_de --raw "$raw" --minutes 1
 else

@@ -68,7 +68,7 @@ def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
     needed, free, least = (_rounded(size / 1e9) for size in sizes)
     fewer = f"; with --model-only about {least} GB" if least != needed else ""
     disk = f"disk: about {needed} GB of checkpoints; {free} GB are free{fewer}"
-    speed = " on GPUs as fast as an H100, less with CUDA graphs (docs/results/speed.md)" if first.machine.gpus else ""
+    speed = " on GPUs as fast as an H200, with CUDA graphs (docs/results/speed.md)" if first.machine.gpus else ""
     unknown = f"; without {untimed} of the trainings, whose time is unknown" if untimed else ""
     return f"{disk}\ntime: about {_rounded(hours)} hours{speed}{unknown}" if hours else disk
 
