@@ -219,7 +219,7 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
-            past_key_values=state if use_cache else None,  # type: ignore[arg-type]
+            past_key_values=state if use_cache else None,
             encoder_last_hidden_state=state.encoder_out["encoder_out"][0].transpose(0, 1),
         )
 
@@ -236,7 +236,7 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         absent = ("encoder_embedding", "encoder_states", "fc_results", "src_tokens", "src_lengths")
         return {"encoder_out": [output.transpose(0, 1)], "encoder_padding_mask": [padding], **{k: [] for k in absent}}
 
-    def prepare_inputs_for_generation(  # type: ignore[override]
+    def prepare_inputs_for_generation(
         self, input_ids: Tensor, past_key_values: DecodingState | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         """Return what :meth:`forward` reads in a search: the whole prefix, whose end alone is new."""

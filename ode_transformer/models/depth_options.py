@@ -137,12 +137,12 @@ def read_model_options(
             raise OptionError(f"--{stack}-layers {layers}: a stack has at least one layer")
         if args.post_norm and getattr(args, f"{stack}_normalize_before"):
             raise OptionError(f"--post-norm and --{stack}-normalize-before contradict each other")
-    cfg = TransformerConfig.from_namespace(args)
     choices = read_choices(args, stacks)
-    for stack, choice in choices.items():
-        getattr(cfg, stack).depth = choice
     _check_training(args)
     _check_stacks(args, choices)
+    cfg = TransformerConfig.from_namespace(args)
+    for stack, choice in choices.items():
+        getattr(cfg, stack).depth = choice
     return cfg
 
 
