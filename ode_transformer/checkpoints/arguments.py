@@ -8,17 +8,14 @@ from ode_transformer.support.arguments import positive_int
 
 def average(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer checkpoint average``."""
-    parser.add_argument(
-        "inputs", nargs="+", type=Path, metavar="DIR_OR_FILE", help="directory of a run, or checkpoints"
-    )
-    parser.add_argument(
-        "--output", required=True, type=Path, metavar="FILE", help="the average (follows a symbolic link)"
-    )
+    add = parser.add_argument
+    add("inputs", nargs="+", type=Path, metavar="DIR_OR_FILE", help="directory of a run, or checkpoints")
+    add("--output", required=True, type=Path, metavar="FILE", help="the average (follows a symbolic link)")
     selection = parser.add_mutually_exclusive_group()
     selection.add_argument("--last", type=positive_int, metavar="N", help="the newest N of the folder")
     selection.add_argument("--best", type=positive_int, metavar="N", help="the best N of --keep-best-checkpoints")
-    parser.add_argument("--by", choices=("epoch", "update"), help="kind of checkpoints for --last (default: epoch)")
-    parser.add_argument("--until", type=positive_int, metavar="K", help="--last: ignore later epochs or updates")
+    add("--by", choices=("epoch", "update"), help="kind of checkpoints for --last (default: epoch)")
+    add("--until", type=positive_int, metavar="K", help="--last: ignore later epochs or updates")
 
 
 def convert(parser: argparse.ArgumentParser) -> None:

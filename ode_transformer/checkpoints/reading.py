@@ -54,6 +54,9 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         try:
             if zipfile.is_zipfile(file):  # not the format from before torch 1.6, which has no checksums
+                file.seek(-22, os.SEEK_END)
+                end = file.read()  # it counts the members, which take seconds to list
+                check_tensors(int.from_bytes(end[10:12], "little") if end.startswith(b"PK\5\6") else 0)
                 with zipfile.ZipFile(file) as archive:
                     check_tensors(len(archive.namelist()))
                     if archive.testzip() is not None:  # torch writes them and does not read them

@@ -136,9 +136,7 @@ def new(parser: argparse.ArgumentParser) -> None:
     for split, use in (("train", "to train on"), ("valid", "to stop the training by"), ("test", "to score, if any")):
         text = f"text {use}: source and target, with a sentence on each line, or one file"
         parser.add_argument(f"--{split}", type=Path, nargs="+", required=split != "test", metavar="FILE", help=text)
-    kind = (
-        "of the text (default: translation for two files, corrections for one .m2 file, else text for a language model)"
-    )
+    kind = "of the text (default: translation for two files, corrections for one .m2, else text for a language model)"
     parser.add_argument("--kind", choices=("translation", "summaries", "corrections", "text"), help=kind)
     model = parser.add_mutually_exclusive_group()
     model.add_argument("--arch", **NAME, help="registered architecture (default: one that fits the text)")

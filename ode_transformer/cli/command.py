@@ -39,10 +39,7 @@ from ode_transformer.support.subword_models import files_beside_model
 # name: (module of this package, what it does)
 OF_CHECKPOINTS = {
     "average": ("checkpoints.averaging", "average the parameters of several checkpoints"),
-    "convert": (
-        "cli.checkpoints:convert",
-        "convert checkpoints of the authors' released code to the names of this package",
-    ),
+    "convert": ("cli.checkpoints:convert", "convert checkpoints of the authors' released code to this package's names"),
     "verify": ("cli.checkpoints:verify", "check that checkpoints run no code in fairseq's own commands"),
 }
 ANALYSES = {
@@ -81,10 +78,7 @@ COMMANDS: dict[str, tuple[str | dict[str, tuple[str, str]], str]] = {
     ),
     "study": ("cli.recipes:study", "train and evaluate the systems of a study, and compare them"),
     "checkpoint": (OF_CHECKPOINTS, "average, convert and verify checkpoints"),
-    "score": (
-        "lab.metrics.score_command",
-        "BLEU, chrF, ROUGE, perplexity, corrections, error rates of a system's output",
-    ),
+    "score": ("lab.metrics.score_command", "BLEU, chrF, ROUGE, perplexity, corrections, error rates of an output"),
     "translate": ("decoding.translate", "translate text, line by line"),
     "export": ("export.export_command", "write a trained translation model as the folder of another library"),
     "serve": ("lab.pages.serve_command", "a page on this machine to try models, and an endpoint that translates"),

@@ -28,10 +28,9 @@ class TokenPredictions:
     real: Tensor
 
 
-def on_device(sample: dict[str, Any], device: Any) -> dict[str, Any]:
+def on_device(sample: dict[str, Any], device: Any) -> Any:
     """Move the tensors of fairseq's batch, or of a part of it, to a device."""
-    moved: dict[str, Any] = tree_map_only(Tensor, lambda tensor: tensor.to(device), sample)
-    return moved
+    return tree_map_only(Tensor, lambda tensor: tensor.to(device), sample)
 
 
 def log_probabilities(model: Any, net_input: Mapping[str, Any]) -> Tensor:

@@ -134,60 +134,41 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer translate``."""
-    parser.add_argument(
-        "--path",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="checkpoint of the model, or folder of ode-transformer export --to ctranslate2",
+    add = parser.add_argument
+    path = "checkpoint of the model, or folder of ode-transformer export --to ctranslate2"
+    add("--path", required=True, type=Path, metavar="FILE", help=path)
+    engine = "library that decodes (default: ctranslate2 for a folder, pytorch for a checkpoint)"
+    add("--engine", choices=("pytorch", "ctranslate2"), help=engine)
+    processes = (
+        "processes that share the lines, with PyTorch on a CPU (default: one for each processor, from two batches for "
+        "each on)"
     )
-    parser.add_argument(
-        "--engine",
-        choices=("pytorch", "ctranslate2"),
-        help="library that decodes (default: ctranslate2 for a folder, pytorch for a checkpoint)",
-    )
-    parser.add_argument(
-        "--processes",
-        type=positive_int,
-        metavar="N",
-        help="processes that share the lines, with PyTorch on a CPU (default: one for each processor, from two batches "
-        "for each on)",
-    )
-    parser.add_argument("--input", type=Path, metavar="FILE", help="text, one line per sentence (default: stdin)")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="translation (default: stdout; follows a link)")
-    parser.add_argument("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
+    add("--processes", type=positive_int, metavar="N", help=processes)
+    add("--input", type=Path, metavar="FILE", help="text, one line per sentence (default: stdin)")
+    add("--output", type=Path, metavar="FILE", help="translation (default: stdout; follows a link)")
+    add("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
     add_model_arguments(parser)
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of loading a model and of its search."""
-    file_names = " or ".join(model.file_name for model in SUBWORD_MODELS.values())
-    parser.add_argument(
-        "--bpe", choices=(*SUBWORD_MODELS, "none"), help="kind of subwords (default: by the file beside the model)"
-    )
-    parser.add_argument(
-        "--bpe-model",
-        "--sentencepiece-model",  # this and the next are names of fairseq
-        "--bpe-codes",
-        type=Path,
-        metavar="FILE",
-        help=f"file of --bpe (default: {file_names} beside the model, else the only *.model or *codes* there)",
-    )
+    add, file_names = parser.add_argument, " or ".join(model.file_name for model in SUBWORD_MODELS.values())
+    kind = "kind of subwords (default: by the file beside the model)"
+    add("--bpe", choices=(*SUBWORD_MODELS, "none"), help=kind)
+    subword_model = f"file of --bpe (default: {file_names} beside the model, else the only *.model or *codes* there)"
+    names_of_fairseq = "--sentencepiece-model", "--bpe-codes"
+    add("--bpe-model", *names_of_fairseq, type=Path, metavar="FILE", help=subword_model)
     add_beam_arguments(parser)
-    parser.add_argument("--sampling", action="store_true", help="draw words of one hypothesis, without a search")
-    parser.add_argument("--sampling-topk", type=positive_int, default=-1, metavar="K", help="among the K most probable")
-    parser.add_argument("--temperature", type=positive_float, default=1.0, help="of the probabilities (default: 1)")
-    parser.add_argument("--seed", type=non_negative_int, default=1, help="of what is drawn (default: 1)")
-    parser.add_argument("--max-tokens", type=positive_int, help="tokens of a batch (default: any number)")
+    add("--sampling", action="store_true", help="draw words of one hypothesis, without a search")
+    add("--sampling-topk", type=positive_int, default=-1, metavar="K", help="among the K most probable")
+    add("--temperature", type=positive_float, default=1.0, help="of the probabilities (default: 1)")
+    add("--seed", type=non_negative_int, default=1, help="of what is drawn (default: 1)")
+    add("--max-tokens", type=positive_int, help="tokens of a batch (default: any number)")
     add_language_arguments(parser)
-    parser.add_argument("--fp16", action="store_true", help="half precision, on a GPU")
-    parser.add_argument(
-        "--no-cuda-graphs",
-        dest="cuda_graphs",
-        action="store_false",
-        help="on a GPU, compute every step of a search anew instead of replaying recorded ones",
-    )
-    parser.add_argument("--int8", action="store_true", help="linear maps in int8, on the CPU (docs/export.md)")
+    add("--fp16", action="store_true", help="half precision, on a GPU")
+    anew = "on a GPU, compute every step of a search anew instead of replaying recorded ones"
+    add("--no-cuda-graphs", dest="cuda_graphs", action="store_false", help=anew)
+    add("--int8", action="store_true", help="linear maps in int8, on the CPU (docs/export.md)")
 
 
 def run(args: argparse.Namespace) -> None:

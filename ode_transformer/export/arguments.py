@@ -15,15 +15,12 @@ QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16
 
 def export(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer export``."""
-    parser.add_argument("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
-    parser.add_argument("--to", required=True, choices=tuple(FORMATS), help="library that reads the folder")
-    parser.add_argument("--path", required=True, type=Path, metavar="FILE", help="checkpoint of the model")
-    parser.add_argument("--output", required=True, type=Path, metavar="FOLDER", help="new folder")
-    parser.add_argument(
-        "--quantization", choices=QUANTIZATIONS, help="numbers of the weights, for ctranslate2 (default: float32)"
-    )
-    parser.add_argument(
-        "--bpe", choices=(*SUBWORD_MODELS, "none"), help="kind of subwords (default: by the model's folder)"
-    )
-    parser.add_argument("--bpe-model", type=Path, metavar="FILE", help="file of --bpe (default: by the model's folder)")
+    add = parser.add_argument
+    add("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
+    add("--to", required=True, choices=tuple(FORMATS), help="library that reads the folder")
+    add("--path", required=True, type=Path, metavar="FILE", help="checkpoint of the model")
+    add("--output", required=True, type=Path, metavar="FOLDER", help="new folder")
+    add("--quantization", choices=QUANTIZATIONS, help="numbers of the weights, for ctranslate2 (default: float32)")
+    add("--bpe", choices=(*SUBWORD_MODELS, "none"), help="kind of subwords (default: by the model's folder)")
+    add("--bpe-model", type=Path, metavar="FILE", help="file of --bpe (default: by the model's folder)")
     add_language_arguments(parser)

@@ -10,7 +10,7 @@ leave absolute positions on, but count from the start of the sentence. So encode
 decoder layers the first, above a narrow layer of zeros that has none and adds nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +97,7 @@ def write(model: TranslationModel, folder: Path, quantization: str | None) -> No
     specification.save(str(folder))
 
 
-def scores(
-    model: TranslationModel, folder: Path, sources: Sequence[Tensor], targets: Sequence[Tensor]
-) -> list[list[float]]:
+def scores(model: TranslationModel, folder: Path, sources: list[Tensor], targets: list[Tensor]) -> list[list[float]]:
     """Return log p of the words of each target, as the folder computes them."""
     source, target = model.task.source_dictionary, model.task.target_dictionary
     results = Translator(str(folder), device="cpu").score_batch(

@@ -4,7 +4,6 @@ The module imports this package, which has the model's equations; a program that
 """
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +79,11 @@ def write(model: TranslationModel, folder: Path, quantization: None) -> None:
     (folder / f"{MODULE}.py").write_text(CODE, encoding="utf-8")
 
 
-def scores(
-    model: TranslationModel, folder: Path, sources: Sequence[Tensor], targets: Sequence[Tensor]
-) -> list[list[float]]:
+def scores(model: TranslationModel, folder: Path, sources: list[Tensor], targets: list[Tensor]) -> list[list[float]]:
     """Return log p of the words of each target, as the folder computes them."""
     disable_progress_bar()  # of transformers
     exported = ODETransformerForSeq2SeqLM.from_pretrained(folder).eval()
-    source, target = (pad_sequence(list(side), batch_first=True, padding_value=PAD) for side in (sources, targets))
+    source, target = (pad_sequence(side, batch_first=True, padding_value=PAD) for side in (sources, targets))
     log_probs = exported(source, labels=target).logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
     return [row[: len(tokens)].tolist() for row, tokens in zip(log_probs, targets, strict=True)]
 

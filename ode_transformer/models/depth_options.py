@@ -216,9 +216,7 @@ def _check_stacks(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) 
         if args.post_norm and choice.is_lstm:
             raise OptionError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
         if heads < 1 or width % heads > 0:
-            raise OptionError(
-                f"--{stack}-attention-heads {heads}: the heads have to divide the width {width} of the layers"
-            )
+            raise OptionError(f"--{stack}-attention-heads {heads}: the heads have to divide the width {width}")
         if choice.middle_layers > layers:
             raise OptionError(f"--ode-middle-layers {choice.middle_layers}: the {stack} has {layers} layers")
     merges = {stack: choice.lstm.merge for stack, choice in choices.items()}

@@ -51,12 +51,8 @@ class ReformerModel(ODETransformerModel):
             ("--joint-dropout", JOINT_DROPOUTS, "noise: shared along axes (Dropout1d, 2d) or for each element"),
         ):
             parser.add_argument(flag, choices=choices, help=description)
-        parser.add_argument(
-            "--max-joint-cells",
-            type=non_negative_int,
-            metavar="N",
-            help="positions of the grid in memory at one time; a larger batch is divided; 0 for no limit",
-        )
+        cells = "positions of the grid in memory at one time; a larger batch is divided; 0 for no limit"
+        parser.add_argument("--max-joint-cells", type=non_negative_int, metavar="N", help=cells)
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> "ReformerModel":

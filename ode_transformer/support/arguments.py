@@ -3,7 +3,6 @@
 import argparse
 import math
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -104,7 +103,7 @@ def system_names(systems: Sequence[tuple[str, Path]]) -> list[str]:
 def named_systems(args: argparse.Namespace) -> dict[str, Path]:
     """Return the systems of the command line by name."""
     names = system_names(args.systems)
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
+    if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{twice[0]}: two systems of this name")
     return {name: path for name, (_, path) in zip(names, args.systems, strict=True)}
 
@@ -146,11 +145,8 @@ def add_language_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_pieces_argument(parser: argparse.ArgumentParser) -> None:
     """Add the option of a command that reads a system's output, which may be in pieces."""
-    parser.add_argument(
-        "--remove-bpe",
-        choices=(*SUBWORD_MODELS, "none"),
-        help="pieces of the output that are joined to words; none: leave them (default: as their marks show)",
-    )
+    pieces = "pieces of the output that are joined to words; none: leave them (default: as their marks show)"
+    parser.add_argument("--remove-bpe", choices=(*SUBWORD_MODELS, "none"), help=pieces)
 
 
 def add_train_flags(

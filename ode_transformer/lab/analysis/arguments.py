@@ -1,9 +1,9 @@
 """Options of the commands of ``analyse``, each a function of the command's name: quick to import, without PyTorch."""
 
 import argparse
+import re
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ode_transformer.lab.analysis.curves import LOGGED_BY, WHAT
 from ode_transformer.lab.analysis.plots import FORMATS
@@ -57,8 +57,8 @@ splitting_error = partial(add_output_arguments, table=False)
 def truncation_error(parser: argparse.ArgumentParser) -> None:
     add_measurement(parser, sentences=64)
     add = parser.add_argument
-    names: dict[str, Any] = {"type": lambda text: text.split(","), "default": "euler,rk2,rk4"}
-    add("--schemes", **names, metavar="NAME,...", help="default: euler,rk2,rk4")
+    split_names, names = partial(re.split, ","), "euler,rk2,rk4"
+    add("--schemes", type=split_names, default=names, metavar="NAME,...", help=f"default: {names}")
     add("--steps", type=rising_numbers, default=[1], metavar="N,N,...", help="steps of size 1/N (default: 1)")
     add("--tolerance", type=positive_float, default=1e-5, help="relative error of the solution (default: 1e-5)")
     steps_help = "RK4 steps that the solution may take (default: 1024)"

@@ -35,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files: dict[str, Any] = {"type": Path, "nargs": "+", "metavar": "FILE"}
     add_output("--hypotheses", **files, help=f"a system's output, one sentence per line{several}")
     add_output("--generate-log", **files, help=f"log of fairseq-generate{several}")
-    references = (
-        "the correct output (default: the T- lines of the log). bleu, chrf: several files, if several are correct"
-    )
+    references = "the correct output (default: the log's T- lines). bleu, chrf: several files, if several are correct"
     add("--references", **files, help=references)
     add_pieces_argument(parser)
     add("--json", action="store_true", help="print a JSON object for each score")

@@ -44,9 +44,7 @@ class RunOptions:
     output: Path = _option("folder for everything (default: %(default)s)", Path("experiments"), **FOLDER)
     dry_run: bool = _option("print the commands and run none", False)
     sources: bool = _option("with --dry-run: print where each flag of fairseq-train comes from", False)
-    raw: Path | None = _option(
-        "folder with the raw files, instead of downloading them (docs/data.md lists them)", **FOLDER
-    )
+    raw: Path | None = _option("folder with the raw files, instead of a download (docs/data.md lists them)", **FOLDER)
     workers: int = _option(
         "processes for the slow parts of preparation (default: all cores)", available_processors(), **COUNT
     )

@@ -101,12 +101,7 @@ def claim_results(folder: Path, file: Path) -> None:
 
 
 def run_study(
-    file: Path,
-    setting_name: str,
-    rows: Sequence[Row],
-    options: RunOptions,
-    table_only: bool,
-    command: Sequence[str],
+    file: Path, setting_name: str, rows: Sequence[Row], options: RunOptions, table_only: bool, command: Sequence[str]
 ) -> None:
     """Run a study and write its results.
 
