@@ -60,10 +60,8 @@ def run(args: Namespace) -> None:
         print_progress(f"warning: {file}: the same file for several splits or sides")
     for split, outcome in LONG_LINE_OUTCOMES.items():
         for file, numbers in counts[split].long_lines.items() if split in counts else ():
-            reason = (
-                f"{LONG_LINE:,} characters or more in line {list_numbers(numbers)}, probably too long for the model"
-            )
-            print_progress(f"warning: {file}: {reason}: {outcome}")
+            lines = f"{LONG_LINE:,} characters or more in line {list_numbers(numbers)}"
+            print_progress(f"warning: {file}: {lines}, probably too long for the model: {outcome}")
     print(f"{path}: {', '.join(f'{count.lines:,} {unit} ({split})' for split, count in counts.items())}")
     if "test" not in files:
         print("no --test: the scores will be those of the validation text")

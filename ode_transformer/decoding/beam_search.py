@@ -132,9 +132,7 @@ class BeamSearch(SequenceGenerator):
             finalized = self._search_growing(net_input, lengths, limits, (shortest_limit, limit), first_token)
         if not all(finalized):
             raise UserError("a line has no translation: the model's scores are not numbers, as where --fp16 overflows")
-        scores = iter(
-            torch.stack([hypothesis["score"] for of_sentence in finalized for hypothesis in of_sentence]).tolist()
-        )
+        scores = iter(torch.stack([h["score"] for of_sentence in finalized for h in of_sentence]).tolist())
         ranked = [sorted((-next(scores), n) for n in range(len(of_sentence))) for of_sentence in finalized]
         return [[of_sentence[n] for _, n in order] for of_sentence, order in zip(finalized, ranked, strict=True)]
 

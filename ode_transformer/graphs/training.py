@@ -194,9 +194,8 @@ def _hooks(model: nn.Module) -> Iterator[Mapping[int, Any]]:
 
 def log_shares(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
     """Log the share of replayed batches and the padding that was added, relative to the symbols of the batches."""
-    batches, replays, symbols, padded = (
-        sum(log.get(f"graph_{name}", 0) for log in logging_outputs) for name in _COUNTS
-    )
+    sums = {name: sum(log.get(f"graph_{name}", 0) for log in logging_outputs) for name in _COUNTS}
+    batches, replays, symbols, padded = sums.values()
     if batches > 0:
         metrics.log_scalar("replayed", replays / batches, batches, round=3)
     if symbols > 0:

@@ -144,9 +144,7 @@ class OutputCorrection(Scheme):
 
     def weights(self, block: int) -> tuple[Tensor, ...]:
         """Return W[n, 0 … n], then W'[n, 0 … n], for the block of number n − 1."""
-        return tuple(
-            weight for matrix in (self.weight, self.output_weight) for weight in matrix[block + 1, : block + 2]
-        )
+        return tuple(w for matrix in (self.weight, self.output_weight) for w in matrix[block + 1, : block + 2])
 
 
 def mean_weights(layers: int) -> Tensor:

@@ -134,6 +134,7 @@ REFUSED_CHECKPOINTS = """
 import contextlib, io, os, sys
 import torch
 from ode_transformer.cli import command
+from ode_transformer.export.arguments import FORMATS
 
 def checkpoint(**model):
     return {"model": {"a": torch.zeros(1)}, "cfg": {"model": model, "task": {"_name": "translation"}}}
@@ -142,14 +143,12 @@ torch.save(checkpoint(encoder_layers=10**9), "huge.pt")
 torch.save(checkpoint(encoder_layers=900), "layers.pt")
 open("broken.pt", "w").write("no checkpoint")
 os.mkfifo("pipe.pt")
-builders = [["translate", "--path"], ["serve", "--port", "0"]]
-builders += [["export", "--output", "o", "--to", to, "--path"] for to in ("huggingface", "ctranslate2")]
-readers = [["checkpoint", *words] for words in (["verify"], ["convert", "--output", "o"], ["average", "--output", "o"])]
-for words in builders + readers:
-    for file in ["huge.pt", "broken.pt", "pipe.pt", *["layers.pt"] * (words in builders)]:
+commands = ["translate --path", "serve --port 0", *(f"export --output o --to {to} --path" for to in FORMATS)]
+for words in [*commands, *(f"checkpoint {words}" for words in ("verify", "convert --output o", "average --output o"))]:
+    for file in ["huge.pt", "broken.pt", "pipe.pt", *["layers.pt"] * (words in commands)]:
         output = io.StringIO()
         with contextlib.redirect_stderr(output):
-            assert command.main([*words, file]) == 2, (words, file)
+            assert command.main([*words.split(), file]) == 2, (words, file)
         assert f"error: {file}: " in output.getvalue() and output.getvalue().count("\\n") == 1, output.getvalue()
         assert "fairseq" not in sys.modules, (words, file)
 """

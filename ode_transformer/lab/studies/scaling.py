@@ -139,9 +139,7 @@ def _stack_size(args: argparse.Namespace, name: str, dim: int, inner: int) -> St
     for inner_size in (inner, 2 * inner):
         sizes = {"encoder_ffn_embed_dim": inner_size, "decoder_ffn_embed_dim": inner_size}
         # A difference of two stacks, because a depth-wise LSTM has networks beside its layers.
-        smaller, larger = (
-            meta_model(args, changes=sizes | {f"{name}_layers": count}) for count in (layers, layers + 1)
-        )
+        smaller, larger = (meta_model(args, changes=sizes | {f"{name}_layers": n}) for n in (layers, layers + 1))
         weights_per_layer.append(_matrix_weights(getattr(larger, name)) - _matrix_weights(getattr(smaller, name)))
     weights, weights_at_double_inner_size = weights_per_layer
     ffn = (weights_at_double_inner_size - weights) / inner / dim
