@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.checkpoints.reading import build_model, load_checkpoint, saved_options
-from ode_transformer.nn import STACKS
 from ode_transformer.support.errors import UserError
 
 _TRANSLATION = ("translation", "joint_translation")
@@ -36,9 +35,11 @@ def load_trained_model(
     if task_name not in (*_TRANSLATION, *(("language_modeling",) if language_model else ())):
         kinds = "translation or language_modeling" if language_model else "translation"
         raise UserError(f"{path}: a model of the task {task_name}, not of {kinds}")
-    layers = [saved_model.get(f"{stack}_layers") for stack in STACKS]
-    if any(isinstance(number, int) and number > len(state["model"]) for number in layers):  # each has several tensors
-        raise UserError(f"{path}: refused: its options describe more layers than it has tensors")
+    numbers = 4 * sum(tensor.numel() for tensor in state["model"].values()) + 10**6  # as of limited_parameters
+    for stack in {name.partition(".")[0] for name in state["model"]}:
+        layers, width = (saved_model.get(f"{stack}_{size}") for size in ("layers", "embed_dim"))
+        if isinstance(layers, int) and isinstance(width, int) and layers * width**2 > numbers:
+            raise UserError(f"{path}: refused: its options describe far more parameters than it has")
     hint = f" (the training read {saved['data']})" if saved.get("data") else ""
     languages = {"source_lang": source, "target_lang": target}
     overrides = {"data": str(data)} | {side: language for side, language in languages.items() if language}

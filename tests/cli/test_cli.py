@@ -137,10 +137,10 @@ from ode_transformer.cli import command
 from ode_transformer.export.arguments import FORMATS
 
 def checkpoint(**model):
-    return {"model": {"a": torch.zeros(1)}, "cfg": {"model": model, "task": {"_name": "translation"}}}
+    return {"model": {"encoder.a": torch.zeros(1)}, "cfg": {"model": model, "task": {"_name": "translation"}}}
 
 torch.save(checkpoint(encoder_layers=10**9), "huge.pt")
-torch.save(checkpoint(encoder_layers=900), "layers.pt")
+torch.save(checkpoint(encoder_layers=900, encoder_embed_dim=512), "layers.pt")
 open("broken.pt", "w").write("no checkpoint")
 os.mkfifo("pipe.pt")
 commands = ["translate --path", "serve --port 0", *(f"export --output o --to {to} --path" for to in FORMATS)]
