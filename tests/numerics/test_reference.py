@@ -11,20 +11,11 @@ A = torch.tensor([[-0.3, 1.0, 0.2], [-0.8, 0.1, 0.5], [0.4, -0.6, -0.2]], dtype=
 Y0 = torch.tensor([[0.9, -0.4, 0.7], [0.1, 2.0, -1.0]], dtype=torch.float64)
 
 
-def logistic(y: torch.Tensor) -> torch.Tensor:
-    return y * (1 - y)
-
-
-def sawtooth(y: torch.Tensor) -> torch.Tensor:
-    """f has a kink at 1, as ReLU has one: y grows as e^t up to 1, from there on linearly."""
-    return y.clamp(max=1.0)
-
-
 PROBLEMS = {
     "linear": (lambda y: y @ A.T, Y0, lambda t: Y0 @ torch.matrix_exp(t * A).T),
-    "logistic": (logistic, Y0.abs(), lambda t: 1 / (1 + (1 / Y0.abs() - 1) * math.exp(-t))),
-    "kink": (
-        sawtooth,
+    "logistic": (lambda y: y * (1 - y), Y0.abs(), lambda t: 1 / (1 + (1 / Y0.abs() - 1) * math.exp(-t))),
+    "kink": (  # of f at 1, as ReLU has one: y grows as e^t up to 1, from there on linearly
+        lambda y: y.clamp(max=1.0),
         torch.full((1,), 0.5, dtype=torch.float64),
         lambda t: torch.tensor([1 + t - math.log(2)], dtype=torch.float64),
     ),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,27 +15,19 @@ pytestmark = pytest.mark.slow
 CODE = "[(32, 3)] if open('{}', 'w') else 0"
 
 
-def add_object(state: dict[str, Any], trace: Path) -> None:
-    state["extra_state"]["stranger"] = Intruder(trace)
-
-
-def add_option(state: dict[str, Any], trace: Path) -> None:
-    state["cfg"]["model"].adaptive_softmax_cutoff = CODE.format(trace)
-
-
 @pytest.mark.parametrize(
-    ("command", "change", "message"),
-    [
-        ("train", add_object, "refused: it holds posix.system"),
-        ("generate", add_option, "refused: option adaptive_softmax_cutoff is "),
-    ],
+    ("command", "message"),
+    [("train", "refused: it holds posix.system"), ("generate", "refused: option adaptive_softmax_cutoff is ")],
 )
 def test_code_does_not_run(
-    text: Text, learned: Callable[[str], Path], tmp_path: Path, command: str, change: Callable[..., None], message: str
+    text: Text, learned: Callable[[str], Path], tmp_path: Path, command: str, message: str
 ) -> None:
     trace, path = tmp_path / "trace", tmp_path / "checkpoint_last.pt"
     state = load_checkpoint(learned("rk2"))
-    change(state, trace)
+    if command == "train":
+        state["extra_state"]["stranger"] = Intruder(trace)
+    else:
+        state["cfg"]["model"].adaptive_softmax_cutoff = CODE.format(trace)
     torch.save(state, path)
     arguments = {
         "generate": (text.data, "--user-dir", USER_DIR, "--cpu", "--path", path),
