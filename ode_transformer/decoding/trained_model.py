@@ -35,10 +35,12 @@ def load_trained_model(
     if task_name not in (*_TRANSLATION, *(("language_modeling",) if language_model else ())):
         kinds = "translation or language_modeling" if language_model else "translation"
         raise UserError(f"{path}: a model of the task {task_name}, not of {kinds}")
-    numbers = 4 * sum(tensor.numel() for tensor in state["model"].values()) + 10**6  # as of limited_parameters
+    numbers = sum(tensor.numel() for tensor in state["model"].values())
     for stack in {name.partition(".")[0] for name in state["model"]}:
         layers, width = (saved_model.get(f"{stack}_{size}") for size in ("layers", "embed_dim"))
-        if isinstance(layers, int) and isinstance(width, int) and layers * width**2 > numbers:
+        if (
+            isinstance(layers, int) and isinstance(width, int) and layers * width**2 > numbers
+        ):  # a quarter of an attention
             raise UserError(f"{path}: refused: its options describe far more parameters than it has")
     hint = f" (the training read {saved['data']})" if saved.get("data") else ""
     languages = {"source_lang": source, "target_lang": target}
