@@ -6,6 +6,7 @@ Each command has a function of its name that declares its options.
 import argparse
 import re
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,6 @@ from ode_transformer.support.subword_models import SENTENCEPIECE_FILE
 from ode_transformer.support.yaml_file import CONFIGS
 
 RESUMES = "Stopped at any point, the same command continues from there."
-
-
-def split_patterns(text: str) -> list[str]:
-    """Divide patterns of names, such as ``Residual,RK2, gate,RK4``, at the commas without a space behind them."""
-    return re.split(r",(?!\s)", text)
 
 
 # Settings of argparse for arguments that several commands have
@@ -35,7 +31,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "help": "seed of the training (default: the recipe's)",
     },
     "--systems": {
-        **{"type": split_patterns, "metavar": "PATTERN,..."},
+        **{"type": partial(re.split, r",(?!\s)"), "metavar": "PATTERN,..."},
         "help": "only the systems whose names match, such as 'RK2*'; a comma and a space belong to the name",
     },
     **{
