@@ -38,9 +38,8 @@ def load_trained_model(
     numbers = sum(tensor.numel() for tensor in state["model"].values())
     for stack in {name.partition(".")[0] for name in state["model"]}:
         layers, width = (saved_model.get(f"{stack}_{size}") for size in ("layers", "embed_dim"))
-        if (
-            isinstance(layers, int) and isinstance(width, int) and layers * width**2 > numbers
-        ):  # a quarter of an attention
+        # An attention alone has four times the width squared.
+        if isinstance(layers, int) and isinstance(width, int) and layers * width**2 > numbers:
             raise UserError(f"{path}: refused: its options describe far more parameters than it has")
     hint = f" (the training read {saved['data']})" if saved.get("data") else ""
     languages = {"source_lang": source, "target_lang": target}
