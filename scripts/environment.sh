@@ -22,23 +22,15 @@ HELP
 }
 
 pip_install() { # WHAT ARGUMENTS…
-    local meter failed=false
+    local log="$VENV/pip.${1%% *}.log"
     say "== $1"
-    # pip is silent for minutes. The loop ends with this script, however that ends.
-    while sleep 10 &>/dev/null && kill -0 $$ 2>/dev/null; do
-        say "  packages so far: $(find "$VENV/lib" -maxdepth 3 -name '*.dist-info' | wc -l)"
-    done &
-    meter=$!
-    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" 2>"$VENV/pip.log" ||
-        failed=true
-    kill "$meter"
-    ! $failed ||
-        die "pip could not install $1: $(grep -a ERROR "$VENV/pip.log" | tail -n 1) ($VENV/pip.log; start again to continue)"
+    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" 2>"$log" ||
+        die "pip could not install $1: $(grep -a ERROR "$log" | tail -n 1) ($log; start again to continue)"
 }
 
 # Makes or completes .venv unless it has what the inputs ask for.
 ensure_environment() {
-    local inputs python info
+    local inputs python info meter torch others
     inputs="$VENV $(cat "$ROOT"/{constraints.txt,requirements-fairseq.txt,setup.py} | sha256sum)"
     [[ $(cat "$VENV/.set-up" 2>/dev/null) != "$inputs" ]] || return 0
     python=${PYTHON:-$(command -v python3.11 || command -v python3.12 || echo python3)}
@@ -51,11 +43,21 @@ ensure_environment() {
     done
     # Python 3.11 comes with a pip that takes twice as long.
     pip_install "pip and setuptools" pip==26.3 "$(grep ^setuptools== "$ROOT/constraints.txt")"
-    # Before all that depends on it and would choose another build. The rest comes without dependencies, which
-    # constraints.txt lists: fairseq would bring torchaudio, which nothing here needs.
-    pip_install "PyTorch" -c "$ROOT/constraints.txt" "$(grep ^torch== "$ROOT/constraints.txt")"
+    # pip is silent for minutes. The loop ends with this script, however that ends.
+    while sleep 10 &>/dev/null && kill -0 $$ 2>/dev/null; do
+        say "  packages so far: $(find "$VENV/lib" -maxdepth 3 -name '*.dist-info' | wc -l)"
+    done &
+    meter=$!
+    # Two at a time, and without dependencies, which constraints.txt lists: fairseq would bring torchaudio, which nothing
+    # here needs. A build of PyTorch for CUDA alone needs more, at the end.
+    torch=$(grep ^torch== "$ROOT/constraints.txt")
+    pip_install "everything else" --no-deps --no-build-isolation -r <(grep -v ^torch== "$ROOT/constraints.txt") -e "$ROOT" &
+    others=$!
+    pip_install "PyTorch" --no-deps "$torch"
     pip_install "fairseq (CPython 3.11 and 3.12 on Linux x86-64)" --no-deps --require-hashes -r "$ROOT/requirements-fairseq.txt"
-    pip_install "everything else" --no-deps --no-build-isolation -r "$ROOT/constraints.txt" -e "$ROOT"
+    wait "$others" || exit 1
+    pip_install "what PyTorch needs" -c "$ROOT/constraints.txt" "$torch"
+    kill "$meter"
     # Compiles what all commands import, a fifth of what pip would compile, while the next ones start.
     "$VENV/bin/python" -c "import fairseq_cli.train, torch._dynamo, matplotlib.pyplot" &>/dev/null &
     say "$inputs" >"$VENV/.set-up"
