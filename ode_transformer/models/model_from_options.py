@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +16,11 @@ from fairseq.models import (
     BaseFairseqModel,
     FairseqEncoderDecoderModel,
 )
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from ode_transformer.checkpoints.admission import declared_flags
 from ode_transformer.nn import ONEDNN_LINEAR
@@ -45,17 +47,28 @@ def build_from_options(args: argparse.Namespace, source_size: int, target_size: 
     return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
 
 
-def meta_model(
+def build_outline(
     args: argparse.Namespace, dictionaries: Sequence[int] = (4, 4), changes: Mapping[str, Any] | None = None
 ) -> BaseFairseqModel:
-    """Build the model of these options without memory for its parameters, which have sizes but no values.
+    """Build the model of these options without drawing its first weights, which takes most of the time.
 
     :param dictionaries: sizes of the source's and the target's dictionary
     :param changes: options that replace those of ``args``
     """
-    options = argparse.Namespace(**(vars(args) | dict(changes or {})))
-    with torch.device("cpu" if options.task == "masked_lm" else "meta"):  # RoBERTa copies its first weights
-        return build_from_options(options, *dictionaries)
+    with _UndrawnWeights():
+        return build_from_options(argparse.Namespace(**(vars(args) | dict(changes or {}))), *dictionaries)
+
+
+class _UndrawnWeights(TorchFunctionMode):
+    """Leaves tensors as they are that would be filled with random numbers."""
+
+    functions = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in self.functions:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
 
 
 def model_flags(arch: str) -> list[argparse.Action]:
@@ -75,10 +88,6 @@ def numbered_dictionary(size: int) -> Dictionary:
 SENTENCE_LENGTH = 25  # tokens of each text in the counted forward pass: about a sentence
 
 
-# Operations of the products that the counter does not know, by the shapes of x and of the weight
-_LINEAR_MAP = {ONEDNN_LINEAR: lambda x, weight, *_, **__: 2 * prod(x) * weight[0]} if ONEDNN_LINEAR is not None else {}
-
-
 def count_forward_operations(model: BaseFairseqModel) -> int:
     """Count the operations of a forward pass over one sentence, or one pair of them; leaves evaluation mode on.
 
@@ -96,12 +105,43 @@ def count_forward_operations(model: BaseFairseqModel) -> int:
         if adaptive_softmax is not None:  # which fairseq leaves to the loss
             adaptive_softmax.get_log_prob(output[0], None)
 
-    return count_operations(forward)
+    with torch.no_grad():
+        return count_operations(forward)
 
 
 def count_operations(function: Callable[[], object]) -> int:
-    """Count the operations of one call of ``function``."""
-    # As plain products, because the counter does not know the fused attention of a CPU.
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False, custom_mapping=_LINEAR_MAP) as counter:
+    """Count the operations of the matrix products in one call of ``function``, which gets zeros as their results."""
+    # As plain products, because those of the fused attention of a CPU cannot be counted.
+    with sdpa_kernel(SDPBackend.MATH), _ProductCounter() as counter:
         function()
-    return counter.get_total_flops()
+    return counter.operations
+
+
+# Position of the first factor, [.., N, M], among the arguments of a product; the second, [.., M, K], follows
+_PRODUCTS = {torch.ops.aten.mm.default: 0, torch.ops.aten.bmm.default: 0}
+_PRODUCTS |= {torch.ops.aten.addmm.default: 1, torch.ops.aten.baddbmm.default: 1}
+
+
+class _ProductCounter(TorchDispatchMode):
+    """Counts the operations of products without computing the plain ones."""
+
+    operations = 0
+
+    def __torch_dispatch__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if (first := _PRODUCTS.get(function)) is not None:
+            x, y = args[first], args[first + 1]
+        elif function.overloadpacket is ONEDNN_LINEAR:
+            x, y = args[0], args[1].t()
+        else:
+            result = function(*args, **kwargs)
+            if count := flop_registry.get(function.overloadpacket):
+                self.operations += count(*args, **kwargs, out_val=result)
+            return result
+        self.operations += 2 * x.numel() * y.size(-1)
+        return x.new_zeros(*x.shape[:-1], y.size(-1))
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Import no compiler in order to keep it from this mode: that takes seconds."""
+        return False

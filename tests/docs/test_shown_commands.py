@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import torch
 from fairseq import options
 from fairseq.models import BaseFairseqModel
 from models_for_tests import model_key
@@ -91,8 +90,6 @@ def check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(commands, "print_command", lambda shown, *_: printed.append(list(map(str, shown))))
     monkeypatch.setattr(fairseq_parser, "parse_training", parse_training)
     monkeypatch.setattr(needs, "model_of", model_of)
-    for draw in ("uniform_", "normal_"):  # which takes a third of building models that nobody trains
-        monkeypatch.setattr(torch.Tensor, draw, lambda tensor, *_, **__: tensor)
     monkeypatch.setattr(needs, "training_hours", training_hours)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")

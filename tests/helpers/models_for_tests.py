@@ -9,7 +9,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.models.model_from_options import build_from_options, model_flags
+from ode_transformer.models.model_from_options import build_from_options, build_outline, model_flags
 
 PAD, EOS = 1, 2
 ModuleT = TypeVar("ModuleT", bound=torch.nn.Module)
@@ -22,9 +22,9 @@ def build_model(arch: str, source: int = 30, target: int | None = None, **option
 
 
 def outline(arch: str, source: int = 30, target: int | None = None, **options: Any) -> FairseqEncoderDecoderModel:
-    """The same model without numbers in its tensors: all that counting parameters needs."""
-    with torch.device("meta"):
-        return build_model(arch, source, target, **options)
+    """The same model without first weights: all that counting needs."""
+    args = Namespace(arch=arch, share_all_embeddings=target is None, **options)
+    return build_outline(args, (source,) if target is None else (source, target)).eval()
 
 
 def model_key(args: Namespace) -> tuple[str, ...]:

@@ -18,8 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fairseq.models import BaseFairseqModel
-
 from ode_transformer.checkpoints.admission import is_of_this_package
 from ode_transformer.lab.analysis.training_log import read_log
 from ode_transformer.lab.metrics.registry import METRICS
@@ -30,7 +28,7 @@ from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.recipe import Recipe, Scoring
 from ode_transformer.models import fairseq_parser
 from ode_transformer.models.criteria import COUNTERPARTS
-from ode_transformer.models.model_from_options import build_from_options, meta_model
+from ode_transformer.models.model_from_options import build_outline
 from ode_transformer.nn import STACKS
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import MAX_LENGTH
@@ -194,17 +192,15 @@ class Experiment:
         """The options of fairseq-train, as it reads its command line."""
         return fairseq_parser.parse_training(self.train_words())
 
-    def build_model(self, dictionaries: Sequence[int]) -> BaseFairseqModel:
-        """Build the model that is trained, with dictionaries of these sizes and without trained parameters."""
-        return build_from_options(Namespace(**vars(self.train_settings)), *dictionaries)
-
     def model_description(self, dictionaries: Sequence[int] = ()) -> str:
         """Return architecture and layers in words, and the number of parameters with dictionaries of these sizes."""
         stacks = {"language_modeling": ["decoder"], "masked_lm": ["encoder"]}.get(self.recipe.task, STACKS)
         layers = " + ".join(str(getattr(self.train_settings, f"{stack}_layers", "?")) for stack in stacks)
         description = f"{self.recipe.arch}: {layers} layers"
         if dictionaries:
-            count = sum(parameter.numel() for parameter in meta_model(self.train_settings, dictionaries).parameters())
+            count = sum(
+                parameter.numel() for parameter in build_outline(self.train_settings, dictionaries).parameters()
+            )
             description += f", {count:,} parameters"
         return description
 

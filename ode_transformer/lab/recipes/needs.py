@@ -9,7 +9,7 @@ import yaml
 from fairseq.models import BaseFairseqModel
 
 from ode_transformer.lab.recipes.experiment import Experiment
-from ode_transformer.models.model_from_options import SENTENCE_LENGTH, count_forward_operations, meta_model
+from ode_transformer.models.model_from_options import SENTENCE_LENGTH, build_outline, count_forward_operations
 from ode_transformer.support.yaml_file import CONFIGS
 
 DEFAULT_DICTIONARY = 32_000  # entries, where the recipe says nothing of them
@@ -32,18 +32,17 @@ def training_hours(experiment: Experiment, model: BaseFairseqModel) -> float:
         return [abs(math.log(value / entry[name])) for name, value in size.items()]
 
     nearest = min(gpu_speeds(), key=distance)
-    model.to_empty(device="cpu").requires_grad_(False)  # half of the time would go to hooks for gradients
     operations = count_forward_operations(model) / SENTENCE_LENGTH
     speed = nearest["speed"] * nearest["operations"] / operations
     return batch.tokens * (experiment.last_update() or 0) / (speed * batch.processes) / 3600
 
 
 def model_of(experiment: Experiment) -> BaseFairseqModel:
-    """Build the model of an experiment without memory for it; its dictionary has the published or the recipe's size."""
+    """Build the outline of the model of an experiment; its dictionary has the published or the recipe's size."""
     recipe, vocabulary = experiment.recipe, experiment.recipe.vocabulary
     sizes = [recipe.counts.get("dictionary"), getattr(vocabulary, "merges", None), getattr(vocabulary, "size", None)]
     size = next(filter(None, sizes), DEFAULT_DICTIONARY)
-    return meta_model(experiment.train_settings, [size] if vocabulary.joined else [size, size])
+    return build_outline(experiment.train_settings, [size] if vocabulary.joined else [size, size])
 
 
 def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:

@@ -132,14 +132,14 @@ def model_size(args: argparse.Namespace) -> ModelSize:
 
 def _stack_size(args: argparse.Namespace, name: str, dim: int, inner: int) -> StackSize:
     """Return layers, A and F of a stack, measured on four models: one layer more or not, inner size doubled or not."""
-    from ode_transformer.models.model_from_options import meta_model
+    from ode_transformer.models.model_from_options import build_outline
 
     layers = getattr(args, f"{name}_layers")
     weights_per_layer = []
     for inner_size in (inner, 2 * inner):
         sizes = {"encoder_ffn_embed_dim": inner_size, "decoder_ffn_embed_dim": inner_size}
         # A difference of two stacks, because a depth-wise LSTM has networks beside its layers.
-        smaller, larger = (meta_model(args, changes=sizes | {f"{name}_layers": n}) for n in (layers, layers + 1))
+        smaller, larger = (build_outline(args, changes=sizes | {f"{name}_layers": n}) for n in (layers, layers + 1))
         weights_per_layer.append(_matrix_weights(getattr(larger, name)) - _matrix_weights(getattr(smaller, name)))
     weights, weights_at_double_inner_size = weights_per_layer
     ffn = (weights_at_double_inner_size - weights) / inner / dim
@@ -182,12 +182,12 @@ def architecture_lines(
     :param args: options of fairseq-train for the model that is to be scaled
     :param dictionaries: sizes of the source's and the target's dictionary, to count with embeddings
     """
-    from ode_transformer.models.model_from_options import meta_model
+    from ode_transformer.models.model_from_options import build_outline
 
     size = model_size(args)
     flags = size.enlarged(solve(size, gradients, beta).rounded()).options()
     changes = {name.replace("-", "_"): value for name, value in flags.items()}
-    models = (meta_model(args, dictionaries or (4, 4), options) for options in ({}, changes))
+    models = (build_outline(args, dictionaries or (4, 4), options) for options in ({}, changes))
     old, new = map(count_parameters, models)
     lines = [
         *solution_lines(size, gradients, beta),

@@ -17,7 +17,7 @@ from ode_transformer.lab.recipes.recipe import Recipe, check_architecture, read_
 from ode_transformer.lab.recipes.run_experiment import PROVENANCE, existing_scores, is_trained
 from ode_transformer.lab.studies.results import PublishedScores, StudyResults, StudyRun
 from ode_transformer.lab.studies.study import DEPTH_FLAGS, Row, Study
-from ode_transformer.models.model_from_options import count_forward_operations
+from ode_transformer.models.model_from_options import build_outline, count_forward_operations
 from ode_transformer.support import commands
 from ode_transformer.support.files import read_json
 
@@ -117,7 +117,7 @@ class StudyRuns:
         runs = []
         for row, experiment, scores in self.complete_runs:
             if row.key not in sizes:
-                model = experiment.build_model(self.data.dictionary_sizes()).requires_grad_(False)
+                model = build_outline(experiment.train_settings, self.data.dictionary_sizes())
                 parameters = sum(parameter.numel() for parameter in model.parameters())
                 sizes[row.key] = parameters, count_forward_operations(model)
             runs.append(self.run_results(row, experiment, scores, *sizes[row.key]))

@@ -32,7 +32,7 @@ from ode_transformer.lab.recipes.recipe import (
     read_recipe,
 )
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
-from ode_transformer.models.model_from_options import build_from_options, meta_model, model_flags
+from ode_transformer.models.model_from_options import build_from_options, build_outline, model_flags
 from ode_transformer.support import commands
 
 RECIPES = recipe_names()
@@ -123,7 +123,7 @@ def title(value: object) -> str:
 def test_published_counts_of_parameters(name: str, entry: PublishedResult) -> None:
     """As the papers print them: whole millions, the rest cut off."""
     size = recipe_of(name).counts.get("dictionary", 0)
-    model = meta_model(published(name, entry).train_settings, DICTIONARIES.get(name, (size, size)))
+    model = build_outline(published(name, entry).train_settings, DICTIONARIES.get(name, (size, size)))
     assert sum(parameter.numel() for parameter in model.parameters()) // 10**6 == entry.parameters
 
 

@@ -14,7 +14,7 @@ from ode_transformer.lab.studies.scaling import (
     solve,
     training_options,
 )
-from ode_transformer.models.model_from_options import meta_model
+from ode_transformer.models.model_from_options import build_outline
 
 PAPER = ModelSize({"decoder": StackSize(5)}, 256, 1024)
 
@@ -69,7 +69,7 @@ def test_the_predicted_growth_is_that_of_the_model(arch: str) -> None:
     size = model_size(args)
     step = solve(size, (1, 1), 3).rounded()
     changes = {name.replace("-", "_"): value for name, value in size.enlarged(step).options().items()}
-    old, new = (count_parameters(meta_model(args, changes=options))[1] for options in ({}, changes))
+    old, new = (count_parameters(build_outline(args, changes=options))[1] for options in ({}, changes))
     assert new / old == pytest.approx(size.growth(step), rel=0.15 if arch == "dlstm_tiny" else 0.02)
 
 
