@@ -60,6 +60,7 @@ ensure_environment() {
     kill "$meter"
     # Compiles what all commands import, a fifth of what pip would compile, while the next ones start.
     "$VENV/bin/python" -c "import fairseq_cli.train, torch._dynamo, matplotlib.pyplot" &>/dev/null &
+    compiling=$!
     say "$inputs" >"$VENV/.set-up"
 }
 
@@ -72,6 +73,9 @@ ensure_tools() {
     pip_install "pytest, ruff, mypy and shellcheck" --no-deps -r "$ROOT/constraints-dev.txt"
     say "$inputs" >"$VENV/.set-up-tools"
 }
+
+# Waits until what was installed is compiled: processes that start together would each compile the same.
+wait_for_compiling() { [[ -z ${compiling:-} ]] || wait "$compiling"; }
 
 # run_subcommand NAME WORD…: runs a subcommand of ode-transformer, which explains its options itself.
 run_subcommand() {

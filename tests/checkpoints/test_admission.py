@@ -1,10 +1,9 @@
 """No text of a stranger's options is evaluated, and none names a file, whatever option it stands in."""
 
-import ast
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
@@ -38,30 +37,18 @@ OTHERS, ARCH = (TASK_REGISTRY, CRITERION_REGISTRY), "ode_transformer_rk2_tiny"
 TEXTS = (CODE, f"/dev/{MARK}", f"../{MARK}.pt", f"${{oc.env:{MARK}}}")
 
 
+# Read from the options, by getattr or hasattr, or a field of a class of options.
+OPTION = re.compile(
+    r"""\b(?:args|cfg|config)\.([a-z]\w*)|(?:get|has)attr\([^,()]+,\s*["']([a-z]\w*)["']|^    ([a-z]\w*): """,
+    re.MULTILINE,
+)
+
+
 @cache
 def option_names() -> set[str]:
     """Every option that fairseq's sources read, those that they evaluate or open among them."""
-    return {
-        name
-        for path in Path(fairseq.__file__).parent.rglob("*.py")
-        if "examples" not in path.parts  # which the package does not import
-        for name in _names_read(ast.parse(path.read_text()))
-        if not name.startswith("__")
-    }
-
-
-def _names_read(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and _last_name(node.value) in ("args", "cfg", "config"):
-            yield node.attr
-        elif isinstance(node, ast.Call) and str(_last_name(node.func)).endswith(("getattr", "hasattr")):
-            yield from (entry.value for entry in node.args[1:2] if isinstance(entry, ast.Constant))
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):  # of a class of options
-            yield node.target.id
-
-
-def _last_name(node: ast.AST) -> str | None:
-    return getattr(node, "attr", getattr(node, "id", None))
+    sources = [path for path in Path(fairseq.__file__).parent.rglob("*.py") if "examples" not in path.parts]
+    return {name for path in sources for found in OPTION.findall(path.read_text()) for name in found if name}
 
 
 def test_the_names_are_found() -> None:

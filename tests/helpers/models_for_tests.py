@@ -96,21 +96,26 @@ def check_search(
 ) -> None:
     """Decode step by step; ``draw`` says which rows follow those of a step, as in beam search, and their new tokens.
 
-    Logits and attention have to be those of a full pass at every step.
+    What the rows that are left at the end had at each step has to be that of a full pass: logits and attention.
     """
     encoder_out = model.encoder(source, None) if hasattr(model, "encoder") else None
     tokens, incremental_state = torch.full((len(source), 1), EOS), {}
+    found: dict[str, list[torch.Tensor]] = {"logits": [], "attention": []}
     for _ in range(steps):
         logits, extra = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)
-        full, full_extra = model.decoder(tokens, encoder_out=encoder_out and model.encoder(source, None))
-        assert logits.shape == (len(tokens), 1, full.size(-1))
-        torch.testing.assert_close(logits[:, -1], full[:, -1])
+        assert logits.shape == (len(tokens), 1, logits.size(-1))
+        found["logits"].append(logits)
         if encoder_out is not None and extra["attn"][0] is not None:
-            torch.testing.assert_close(extra["attn"][0], full_extra["attn"][0][:, -1:])
+            found["attention"].append(extra["attn"][0])
         rows, new = (torch.tensor(numbers) for numbers in draw(len(tokens)))
         model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
         encoder_out = encoder_out and model.encoder.reorder_encoder_out(encoder_out, rows)
         tokens, source = torch.cat([tokens[rows], new[:, None]], dim=1), source[rows]
+        found = {name: [x[rows] for x in all_steps] for name, all_steps in found.items()}
+    full, extra = model.decoder(tokens[:, :-1], encoder_out=encoder_out and model.encoder(source, None))
+    torch.testing.assert_close(torch.cat(found["logits"], dim=1), full)
+    if found["attention"]:
+        torch.testing.assert_close(torch.cat(found["attention"], dim=1), extra["attn"][0])
 
 
 def split_projections(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
