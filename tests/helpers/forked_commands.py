@@ -18,6 +18,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,18 +28,22 @@ import pytest
 import torch
 
 IMPORTED = [
-    "fairseq_for_forks",
+    *("fairseq_for_forks", "forked_commands"),
     *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "hydra_train", "validate")),
     *(f"fairseq_cli.{name}" for name in ("generate", "interactive", "eval_lm")),
     *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
     *("sacrebleu", "sacremoses", "matplotlib.pyplot"),  # of scores and plots
 ]
+SCRIPTS = {entry.name: entry for entry in metadata.entry_points(group="console_scripts")}
 
 
 def forking_context(start_method: str = "forkserver") -> Any:
     """Return what starts processes that have imported fairseq."""
     context = multiprocessing.get_context(start_method)
     context.set_forkserver_preload(IMPORTED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # Python 3.11 does not tell the server sys.path
+        forkserver.ensure_running()
     return context
 
 
@@ -160,6 +165,7 @@ def carry_out(
     :param errors: file of standard error, by default that of standard output
     """
     prepare()
+    os.environ.pop("PYTHONPATH", None)
     os.environ.update(environment or {})
     gc.freeze()  # a collection would write to all that was imported, and so copy it
     os.chdir(folder)
@@ -175,8 +181,7 @@ def carry_out(
     sys.argv = words
     if Path(words[0]).name == "ode-transformer":
         start_commands_in_forks(words[0])
-    (entry,) = metadata.entry_points(group="console_scripts", name=Path(words[0]).name)
-    sys.exit(entry.load()())
+    sys.exit(SCRIPTS[Path(words[0]).name].load()())
 
 
 class ForkedHere(Forked):
