@@ -1,7 +1,8 @@
 """Each command that a page, a recipe or a study names is one that its program accepts.
 
 A command of a recipe or study is rehearsed, and the commands that it would run are checked as well. Each command line
-is checked once, and each model that would be trained is built once.
+is checked once, and of models that differ in numbers only one is built: tests/lab/recipes counts the parameters of the
+others.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from fairseq import options
-from fairseq.models import BaseFairseqModel
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, BaseFairseqModel
 from models_for_tests import model_key
 from recorded_commands import ROOT, recorded_commands, shell_blocks
 
@@ -65,11 +66,11 @@ def parser_of(program: str, choices: tuple[str, ...]) -> argparse.ArgumentParser
     return parser
 
 
-def check_fairseq(program: str, words: Sequence[str]) -> None:
+def check_fairseq(program: str, words: Sequence[str]) -> Namespace:
     if program == "fairseq-train" and "--arch" not in words:
         raise RefusedArgumentsError("--arch is required")
     pairs = zip(words, words[1:], strict=False)
-    parser_of(program, tuple(word for pair in pairs if pair[0] in CHOICES for word in pair)).parse_args(words)
+    return parser_of(program, tuple(word for pair in pairs if pair[0] in CHOICES for word in pair)).parse_args(words)
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +82,7 @@ def check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     def parse_training(words: Sequence[str]) -> Namespace:
         pairs = zip(("", *words), words, strict=False)
-        same = tuple("1" if flag in SEED_AND_FOLDER else word for flag, word in pairs)
-        return Namespace(**vars(settings(same)))
+        return settings(tuple("1" if flag in SEED_AND_FOLDER else word for flag, word in pairs))
 
     monkeypatch.setattr(argparse.ArgumentParser, "error", refuse)
     monkeypatch.setattr(commands, "run", lambda *_, **__: pytest.fail("something was run"))
@@ -95,19 +95,28 @@ def check_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path / "empty")
 
 
-settings, build, estimate = cache(fairseq_parser.parse_training), needs.model_of, needs.training_hours
+@cache
+def settings(words: tuple[str, ...]) -> Namespace:
+    """Return the options of a training by the same parser as all others with its choices."""
+    args = check_fairseq("fairseq-train", words)
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    return args
+
+
+build, estimate = needs.model_of, needs.training_hours
 built: list[BaseFairseqModel] = []
 counted: set[type[BaseFairseqModel]] = set()
-keys: set[tuple[str, ...]] = set()
+kinds: set[tuple[object, ...]] = set()
 printed: list[list[str]] = []  # the commands that a rehearsed one shows
 
 
 def model_of(experiment: Experiment) -> BaseFairseqModel:
-    """Build the model of an experiment, unless that of another was the same; then the last one stands for it."""
-    key = model_key(experiment.train_settings)
-    if key not in keys:
+    """Build the model of an experiment, unless one differed in numbers alone; then the last one stands for it."""
+    arch, *values = model_key(experiment.train_settings)
+    kind = ARCH_MODEL_REGISTRY[arch], *(re.sub(r"\b[\d.]+", "1", value) for value in values)
+    if kind not in kinds:
         built[:] = [build(experiment)]
-        keys.add(key)
+        kinds.add(kind)
     return built[0]
 
 
@@ -179,7 +188,7 @@ def rehearse(words: Sequence[str]) -> list[list[str]]:
     assert list(Path.cwd().iterdir()) == []
     for command_words in shown:
         if command_words[0] not in ("torchrun", "fairseq-train"):
-            check_command(tuple(command_words))
+            check_command(tuple("path" if "/" in word else word for word in command_words))
     return shown
 
 

@@ -37,6 +37,7 @@ class StudyRuns:
         # All systems are trained on the data that are prepared for the baseline.
         self.data = workflow.recipe_data(self._recipe_for(self.rows[0]), self.setting.recipe, options)
         self._chosen: dict[tuple[str, int], str] = {}
+        self._own_settings: dict[str, dict[str, Any]] = {}
 
     def row_recipe(self, row: Row) -> Recipe:
         """Return the recipe with the overrides of a system's architecture applied, and the data of the baseline."""
@@ -53,12 +54,13 @@ class StudyRuns:
         :param tuned_flags: of a trial; by default the chosen ones
         """
         system, setting, axis = row.system, self.setting, self.study.axis
-        options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
-        experiment = Experiment(self.row_recipe(row), self.data, Machine(0), options)
-        parsed = vars(experiment.train_settings)
+        if system.name not in self._own_settings:
+            options = RunOptions(variant=setting.variant, train_flags=tuple(commands.flags(system.flags)))
+            experiment = Experiment(self.row_recipe(row), self.data, Machine(0), options)
+            self._own_settings[system.name] = vars(experiment.train_settings)
 
         def default(flag: str) -> Any:
-            value = parsed.get(flag.replace("-", "_"))
+            value = self._own_settings[system.name].get(flag.replace("-", "_"))
             # fairseq parses --lr as a list.
             return value[0] if isinstance(value, list) and len(value) == 1 else value
 
