@@ -12,13 +12,14 @@ def convert(args: Namespace) -> None:
     check_writable(args.output)
     released = load_checkpoint(args.released)
     from ode_transformer.models.conversion import convert_checkpoint
+    from ode_transformer.models.depth_options import read_choices
 
     converted = convert_checkpoint(released)
     save_checkpoint(converted, args.output)
-    options = converted["args"]
+    encoder, decoder = read_choices(converted["args"], ("encoder", "decoder")).values()
     print_text(
-        f"{args.output}: {options.encoder_ode_scheme} with coefficients {options.ode_coefficients}, function "
-        f"{options.ode_function}, layer history {options.encoder_layer_history} and {options.decoder_layer_history}, "
+        f"{args.output}: {encoder.scheme} with coefficients {encoder.coefficients}, function {encoder.function}, "
+        f"layer history {encoder.history} and {decoder.history}, "
         f"{sum(tensor.numel() for tensor in converted['model'].values()):,} numbers"
     )
 
