@@ -17,6 +17,7 @@ import sysconfig
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import metadata
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
@@ -37,9 +38,9 @@ IMPORTED = [
 SCRIPTS = {entry.name: entry for entry in metadata.entry_points(group="console_scripts")}
 
 
-def forking_context(start_method: str = "forkserver") -> Any:
+def forking_context() -> Any:
     """Return what starts processes that have imported fairseq."""
-    context = multiprocessing.get_context(start_method)
+    context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # Python 3.11 does not tell the server sys.path
@@ -117,7 +118,7 @@ def forking_programs(folder: Path) -> Iterator[str]:
 class Forked:
     """Popen for fairseq's commands, as ``commands.run`` uses it, by a process that has imported everything already."""
 
-    start_method = "forkserver"
+    new_context: Callable[[], Any] = staticmethod(forking_context)
 
     def __init__(self, words: list[str], stdout: BinaryIO, env: Mapping[str, str], **others: Any) -> None:
         self.words = words
@@ -125,7 +126,7 @@ class Forked:
         self.returncode: int | None = None
 
     def __enter__(self) -> "Forked":
-        self.process = forking_context(self.start_method).Process(target=carry_out, kwargs=self.arguments)
+        self.process = self.new_context().Process(target=carry_out, kwargs=self.arguments)
         self.process.start()
         return self
 
@@ -187,7 +188,7 @@ def carry_out(
 class ForkedHere(Forked):
     """A command of fairseq as a fork of the process that starts it, which has imported everything."""
 
-    start_method = "fork"
+    new_context = staticmethod(partial(multiprocessing.get_context, "fork"))
 
     def __init__(self, words: list[str], stdout: BinaryIO, preexec_fn: Callable[[], None], **others: Any) -> None:
         super().__init__(words, stdout, **others)
