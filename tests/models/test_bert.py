@@ -10,7 +10,7 @@ from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model, s
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.bert import segments
-from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.models.model_from_options import build_from_options, build_outline
 from ode_transformer.numerics import RECURRENCES
 
 BOS = 0
@@ -39,7 +39,7 @@ def texts(*lengths: int) -> torch.Tensor:
     [("ode_bert_base", True, BASE), ("macaron_bert_base", False, BASE + 12 * 2 * FINAL_NORM + 27_648)],
 )
 def test_parameters_of_the_base_size(arch: str, plain: bool, count: int) -> None:
-    model = build_from_options(Namespace(arch=arch, layer_norm_without_affine=plain), 32_768)
+    model = build_outline(Namespace(arch=arch, layer_norm_without_affine=plain), [32_768])
     encoder = model.encoder.sentence_encoder
     assert count_parameters(encoder.layers) == count
     beside = (32_768 + 2) * 768 + (0 if plain else FINAL_NORM)  # words and segments; sinusoids have no parameters

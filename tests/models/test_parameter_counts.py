@@ -24,9 +24,11 @@ def expected(size: dict, vocabulary: int, method: str, shared: bool) -> int:
     return total + (method == "rk2") * (1 if shared else encoder_layers) * (2 * d + 1)
 
 
-@pytest.mark.parametrize("suffix", TRANSLATION_SIZES)
-@pytest.mark.parametrize("method", SCHEME_OPTIONS)
-def test_every_architecture(method: str, suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "suffix"),
+    [*((method, "_small_18") for method in SCHEME_OPTIONS), *(("rk2", suffix) for suffix in TRANSLATION_SIZES)],
+)
+def test_every_method_and_every_size(method: str, suffix: str) -> None:
     for shared in (False, True) if method == "rk2" else (False,):
         options = {"ode_share_coefficients": shared} if method == "rk2" else {}
         model = outline(f"ode_transformer_{method}{suffix}", 40, **options)
