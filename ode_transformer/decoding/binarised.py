@@ -1,4 +1,4 @@
-"""Splits of a binarised data set: their batches, and their translations as fairseq-generate prints them."""
+"""Splits of a binarised data set: their batches, and their target lines as fairseq-generate prints them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ode_transformer.decoding.translate import normalize_spaces, search_all
+from ode_transformer.decoding.translate import normalize_spaces
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import kind_of_symbols
 
@@ -98,24 +98,3 @@ def target_line(task: Any, tokens: Any, remove_bpe: str | None, escape_unk: bool
     :param escape_unk: write unknown tokens of references unlike those of hypotheses, so that they never match
     """
     return normalize_spaces(task.target_dictionary.string(tokens.int().cpu(), remove_bpe, escape_unk=escape_unk))
-
-
-def reference_lines(task: Any, split: Split, numbers: Sequence[int], remove_bpe: str | None) -> list[str]:
-    """Return the references of sentences of a split; ``remove_bpe`` is from :func:`joined_pieces`."""
-    return [target_line(task, row["target"], remove_bpe, escape_unk=True) for row in split.rows(numbers)]
-
-
-def translate_split(
-    hub: Any, split: Split, numbers: Sequence[int], remove_bpe: str | None, chunk_size: int, **search: Any
-) -> list[str]:
-    """Return the best translation of sentences of a split, in their order, by a :class:`TranslationHub`.
-
-    Lines on standard error say how far it is.
-    """
-    sources = [row["source"] for row in split.rows(numbers)]
-    by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))  # for little padding
-    lines = [""] * len(sources)
-    translations = search_all(hub, [sources[index] for index in by_length], "sentences decoded", chunk_size, **search)
-    for index, hypotheses in zip(by_length, translations, strict=True):
-        lines[index] = target_line(hub.task, hypotheses[0]["tokens"], remove_bpe)
-    return lines

@@ -26,7 +26,7 @@ from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layer_hooks import depth_stacks, see_layer_inputs, see_stage_weights
 from ode_transformer.nn import BlockId, LayerId
 from ode_transformer.numerics import LEARNED, Weight
-from ode_transformer.support.depth_log_names import gradient_norm_name, stage_weight_name
+from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 
 _PRIORITY = 2000  # fairseq prints the numbers of a report by ascending priority: these come last
 
@@ -105,10 +105,11 @@ class DepthLog(nn.Module):
     def _log(self, factor: Tensor) -> None:
         """Pass everything to fairseq's log, by one transfer from the device; omit what is not finite."""
         norms = {layer: torch.stack(squares).sum().sqrt() / factor for layer, squares in self.squares.items()}
-        values = {gradient_norm_name(*layer): norm for layer, norm in norms.items()}
-        for block, sums in self.weights.items():
+        values = {f"{PREFIX}{stack}/{number}/{GRADIENT_NORM}": norm for (stack, number), norm in norms.items()}
+        for (stack, number, sublayers), sums in self.weights.items():
+            block = f"{number}/{sublayers}" if sublayers else number
             *means, positions = torch.stack(sums).sum(dim=0)
-            values |= {stage_weight_name(*block, stage): mean / positions for stage, mean in enumerate(means, 1)}
+            values |= {f"{PREFIX}{stack}/{block}/weight_{n}": mean / positions for n, mean in enumerate(means, 1)}
         for name, value in zip(values, torch.stack([v.double() for v in values.values()]).tolist(), strict=True):
             if math.isfinite(value):
                 metrics.log_scalar(name, value, priority=_PRIORITY)

@@ -114,11 +114,8 @@ class Pairs(NamedTuple):
 ComputeGrid = Callable[[Pairs, dict[str, Cache] | None], tuple[Tensor, Tensor | None]]
 
 
-# While a step is recorded, nobody may look at what is padding.
-
-
 def _lengths(padding: Tensor) -> list[int]:
-    """Return the length of each text of a batch, [B, T], without its padding."""
+    """Return the length of each text of a batch, [B, T], without its padding, which nobody may see in a recording."""
     return [padding.size(1)] * len(padding) if is_recording() else padding.logical_not().sum(dim=1).tolist()
 
 

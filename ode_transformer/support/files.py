@@ -82,12 +82,6 @@ def check_outputs_are_no_inputs(outputs: Sequence[Path], inputs: Sequence[Path])
             raise UserError(f"{output}: an input of this command, which the output would replace")
 
 
-def find_within(files: Iterable[Path], folders: Iterable[Path]) -> Path | None:
-    """Return the first of some files that lies in one of the folders, however deep; None if none does."""
-    resolved = {folder.resolve() for folder in folders}
-    return next((file for file in files if not resolved.isdisjoint(file.resolve().parents)), None)
-
-
 def file_stamp(path: Path) -> list[object]:
     """Return size and modification time of a file, which change when it does."""
     status = path.stat()
@@ -159,7 +153,6 @@ def atomic_directory(directory: Path) -> Iterator[Path]:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file."""
     return json.loads(path.read_bytes())
 
 

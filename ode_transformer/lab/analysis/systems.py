@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ode_transformer.decoding.binarised import Split, joined_pieces, reference_lines, translate_split
+from ode_transformer.decoding.binarised import Split, joined_pieces, target_line
 from ode_transformer.decoding.trained_model import load_hub, load_trained_model
+from ode_transformer.decoding.translate import search_all
 from ode_transformer.lab.analysis.plots import check_outputs
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.nn import STACKS
@@ -43,12 +44,17 @@ class Translator:
         self.request = [self.split_digest, languages, len(self.numbers), *search]  # all that decides translations
 
     def references(self) -> list[str]:
-        """Return the references as plain text."""
-        return reference_lines(self.task, self.split, self.numbers, self.remove_bpe)
+        rows = self.split.rows(self.numbers)
+        return [target_line(self.task, row["target"], self.remove_bpe, escape_unk=True) for row in rows]
 
     def write_translations(self, path: Path) -> None:
-        """Write the best translation of each sentence."""
-        lines = translate_split(self.hub, self.split, self.numbers, self.remove_bpe, self.chunk_size, **self.search)
+        """Write the best translation of each sentence; lines on standard error say how far it is."""
+        sources = [row["source"] for row in self.split.rows(self.numbers)]
+        by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))  # for little padding
+        sorted_sources, lines = [sources[index] for index in by_length], [""] * len(sources)
+        translations = search_all(self.hub, sorted_sources, "sentences decoded", self.chunk_size, **self.search)
+        for index, hypotheses in zip(by_length, translations, strict=True):
+            lines[index] = target_line(self.task, hypotheses[0]["tokens"], self.remove_bpe)
         write_text(path, "".join(f"{line}\n" for line in lines))
 
 

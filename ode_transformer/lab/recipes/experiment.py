@@ -198,10 +198,8 @@ class Experiment:
         layers = " + ".join(str(getattr(self.train_settings, f"{stack}_layers", "?")) for stack in stacks)
         description = f"{self.recipe.arch}: {layers} layers"
         if dictionaries:
-            count = sum(
-                parameter.numel() for parameter in build_outline(self.train_settings, dictionaries).parameters()
-            )
-            description += f", {count:,} parameters"
+            parameters = build_outline(self.train_settings, dictionaries).parameters()
+            description += f", {sum(parameter.numel() for parameter in parameters):,} parameters"
         return description
 
     @property
@@ -310,7 +308,6 @@ class Experiment:
         return [f"{split}.{target}" if scoring.against == "tokens" else f"raw.{split}.{target}", *further]
 
     def evaluation_commands(self) -> list[Command]:
-        """Return the commands of the evaluation."""
         decode = [self.decode_command(split) for split in self.recipe.sets]
         score = [self.score_command(scoring, split) for split in self.recipe.sets for scoring in self.recipe.score]
         validate = [self.validation_command()] if self.recipe.average.compare else []

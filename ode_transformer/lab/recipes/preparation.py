@@ -16,14 +16,7 @@ from ode_transformer.lab.recipes.training import MAX_SENTENCE_TOKENS
 from ode_transformer.support import commands
 from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError, list_numbers, one_line
-from ode_transformer.support.files import (
-    atomic_directory,
-    content_digest,
-    find_within,
-    lock_directory,
-    read_json,
-    write_text,
-)
+from ode_transformer.support.files import atomic_directory, content_digest, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
 from ode_transformer.support.lines import iterate_lines
 
@@ -52,11 +45,8 @@ class RecipeData:
     @property
     def text(self) -> Path:
         """The input folder of fairseq-preprocess."""
-        return (
-            self.corpus
-            if self.recipe.vocabulary.model_file is None and self.recipe.corpus.piece_filter is None
-            else self.pieces
-        )
+        is_divided = self.recipe.vocabulary.model_file is not None
+        return self.pieces if is_divided or self.recipe.corpus.piece_filter is not None else self.corpus
 
     @property
     def model_files(self) -> list[Path]:
@@ -86,8 +76,9 @@ class RecipeData:
         }
         with lock_directory(self.folder, "preparing data"):
             self._check_folder()
-            if file := find_within(files.values(), [result for _, _, result in self._requests([])]):
-                raise UserError(f"{file}: a raw file in a folder that the preparation replaces; move it elsewhere")
+            results = {result.resolve() for _, _, result in self._requests([])}
+            if within := [file for file in files.values() if not results.isdisjoint(file.resolve().parents)]:
+                raise UserError(f"{within[0]}: a raw file in a folder that the preparation replaces; move it elsewhere")
             self.manifest.record(recipe=self.owner, raw=description)
             for name, request, result in self._requests(description):
                 jobs.run(name, request, result, work_of_jobs[name])
@@ -122,7 +113,6 @@ class RecipeData:
         return Jobs(self.folder, self.manifest.entries().get("trained on", data.digest))
 
     def is_prepared(self) -> bool:
-        """Return whether the data are prepared for this recipe."""
         try:
             self.prepared_jobs()
         except UserError:
