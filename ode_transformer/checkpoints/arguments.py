@@ -7,7 +7,6 @@ from ode_transformer.support.arguments import positive_int
 
 
 def average(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer checkpoint average``."""
     add = parser.add_argument
     add("inputs", nargs="+", type=Path, metavar="DIR_OR_FILE", help="directory of a run, or checkpoints")
     add("--output", required=True, type=Path, metavar="FILE", help="the average (follows a symbolic link)")
@@ -19,11 +18,9 @@ def average(parser: argparse.ArgumentParser) -> None:
 
 
 def convert(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer checkpoint convert``."""
     parser.add_argument("released", type=Path, metavar="FILE", help="checkpoint of the authors' released code")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="our checkpoint (follows a link)")
 
 
 def verify(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer checkpoint verify``."""
     parser.add_argument("checkpoints", nargs="+", type=Path, metavar="FILE", help="checkpoint of ours or of fairseq")

@@ -8,7 +8,6 @@ from ode_transformer.support.files import check_writable
 
 
 def convert(args: Namespace) -> None:
-    """Convert one checkpoint and print its options."""
     check_writable(args.output)
     released = load_checkpoint(args.released)
     from ode_transformer.models.conversion import convert_checkpoint

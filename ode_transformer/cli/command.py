@@ -291,7 +291,6 @@ def add_commands(
 def parse(
     parser: argparse.ArgumentParser, subparser: argparse.ArgumentParser, command_line: Sequence[str]
 ) -> argparse.Namespace:
-    """Parse a command line."""
     namespace = argparse.Namespace(words=list(command_line))
     takes_train_flags = subparser.get_default("train_flags") is not None
     options = option_names(subparser)

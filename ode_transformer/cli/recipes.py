@@ -89,7 +89,6 @@ def count_parallel_lines(paths: Sequence[Path]) -> int:
 
 
 def train(args: Namespace) -> None:
-    """Train, or resume a training."""
     (experiment,) = plan(args)
     from ode_transformer.lab.recipes import run_experiment
 
@@ -97,7 +96,6 @@ def train(args: Namespace) -> None:
 
 
 def evaluate(args: Namespace) -> None:
-    """Average, decode and score."""
     (experiment,) = plan(args)
     from ode_transformer.lab.recipes import run_experiment
 
@@ -161,7 +159,6 @@ def study(args: Namespace) -> None:
 
 
 def quickstart(args: Namespace) -> None:
-    """Run the quickstart."""
     from ode_transformer.lab.recipes.recipe import check_architecture
 
     if args.arch is not None:
@@ -172,7 +169,6 @@ def quickstart(args: Namespace) -> None:
 
 
 def scaling(args: Namespace) -> None:
-    """Search a larger architecture."""
     if args.arch is None and None in (args.layers, args.ffn_ratio, args.gradients):
         raise UserError("say what to scale: --arch, or --layers, --ffn-ratio and --gradients")
     from ode_transformer.lab.recipes.recipe import load_recipe

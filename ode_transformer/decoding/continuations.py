@@ -23,7 +23,6 @@ class Continuations(NamedTuple):
         return Continuations(*(x[mask] for x in self))
 
     def first(self, count: int) -> "Continuations":
-        """Return the first ``count`` of each sentence."""
         return Continuations(*(x[:, :count] for x in self))
 
 

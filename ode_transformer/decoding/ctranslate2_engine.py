@@ -114,7 +114,6 @@ class ExportedModel:
         return hypotheses
 
     def decode(self, tokens: Sequence[str]) -> str:
-        """Return the line of a hypothesis."""
         pieces = " ".join(token for token in tokens if token != self.config["bos_token"])
         return self.bpe.decode(pieces) if self.bpe else pieces
 

@@ -43,7 +43,6 @@ class TranslationHub(GeneratorHubInterface):
 
     @property
     def continues(self) -> bool:
-        """True for a language model."""
         return not hasattr(self.models[0], "encoder")
 
     @property

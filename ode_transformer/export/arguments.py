@@ -14,7 +14,6 @@ QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16
 
 
 def export(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``ode-transformer export``."""
     add = parser.add_argument
     add("data", nargs="?", type=Path, help="folder with the dictionaries (default: the model's)")
     add("--to", required=True, choices=tuple(FORMATS), help="library that reads the folder")

@@ -37,7 +37,6 @@ class TranslationModel:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Export one checkpoint."""
     if args.quantization and args.to != "ctranslate2":
         raise UserError("--quantization: only with --to ctranslate2")
     if args.output.exists() or args.output.is_symlink():

@@ -94,5 +94,4 @@ def model_options(options: Any) -> dict[str, Any]:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file of JSON."""
     path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -212,7 +212,6 @@ class FairseqAdam(adam.FairseqAdam):
             self._values.whole.copy_(self._copy.whole)
 
     def zero_grad(self) -> None:
-        """Remove all gradients."""
         self._factor = self._clip_factor = 1.0
         for parameter in self._parameters:
             parameter.grad = None

@@ -101,8 +101,6 @@ def _only_logits_matter(decoder: Any) -> bool:
 # fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
 @dataclass
 class RecordingConfig(FairseqDataclass):
-    """Options of recorded criteria."""
-
     cuda_graphs: bool = field(
         default=False, metadata={"help": "record training steps as CUDA graphs, in which no Python runs"}
     )
@@ -124,7 +122,6 @@ class FusedCriterion(FairseqCriterion):
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "FusedCriterion":
-        """Build the criterion from fairseq's options."""
         criterion: FusedCriterion = super().build_criterion(cfg, task)
         criterion.cuda_graphs = getattr(cfg, "cuda_graphs", False)
         for name, off in (("use_bmuf", False), ("zero_sharding", "none")):

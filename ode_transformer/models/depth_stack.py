@@ -116,7 +116,6 @@ class DepthStack(nn.Module):
 
     @property
     def stepped_blocks(self) -> list[BlockId]:
-        """The stepped blocks in their order."""
         several = len(self.grouping) > 1
         names = ["+".join(members) if several else "" for members, stepped in self.grouping if stepped]
         stepped_layers = self.choice.stepped_layers(len(self.layers))

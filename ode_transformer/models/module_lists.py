@@ -14,7 +14,6 @@ class ModuleLists:
     _counting: tuple[Any, ...] = ()  # modules that are told the number of updates
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode of all modules."""
         if not (mode and self._all and all(module.training for module in self._all)):
             super().train(mode)  # type: ignore[misc]
             self._all = tuple(self.modules())
@@ -23,7 +22,6 @@ class ModuleLists:
         return self
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Tell the modules that count updates their number."""
         if not self._all:  # before the first step, as when a checkpoint is loaded
             super().set_num_updates(num_updates)  # type: ignore[misc]
         for module in self._counting:

@@ -32,8 +32,6 @@ logger = logging.getLogger(__name__)
 # fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
 @dataclass
 class JointTranslationConfig(TranslationConfig):
-    """Options of the task."""
-
     joint_cells_overflow: ChoiceEnum(("stop", "skip")) = field(  # type: ignore[valid-type]
         default="stop",
         metadata={"help": "sentence pairs of more than --max-joint-cells: stop the training, or skip them"},
@@ -83,8 +81,6 @@ class JointTranslationTask(TranslationTask):
 
 @dataclass
 class SymmetricSentencePredictionConfig(SentencePredictionConfig):
-    """Options of the task."""
-
     train_subset: str = II("dataset.train_subset")
 
 

@@ -22,7 +22,6 @@ class Manifest:
         self.path = folder / "manifest.jsonl"
 
     def entries(self) -> dict[str, Any]:
-        """Return the entries."""
         entries: dict[str, Any] = {}
         if self.path.exists():
             for line in self.path.read_bytes().splitlines():
@@ -88,6 +87,5 @@ class Jobs:
         return True
 
     def complete(self, name: str, request: Any) -> None:
-        """Record a job as done."""
         self.manifest.record(**{f"done {name}": self.digest_of([name, request])})
         self.skip(name, request)

@@ -153,7 +153,6 @@ class SubwordEncoder:
             raise UserError(f"{file}: not a file of {kind}: {message.getvalue() or error}") from error
 
     def decode(self, pieces: str) -> str:
-        """Return the line of some pieces."""
         return join_pieces(pieces, self.kind)
 
 

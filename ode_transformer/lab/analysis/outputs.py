@@ -58,7 +58,6 @@ class BucketTable:
     count_title: str | None = None
 
     def _entries(self, missing: str, number_format: str) -> list[list[str]]:
-        """Return titles and rows as texts."""
         columns: dict[str, list[str]] = {self.row_title: list(self.rows)}
         if self.count_title is not None:
             columns[self.count_title] = list(map(str, self.counts))
@@ -201,7 +200,6 @@ def frequencies(system: Translator, data: Path) -> np.ndarray | None:
 
 
 def corpus_bleu(hypotheses: Lines, settings: Settings) -> float:
-    """Compute BLEU."""
     return bleu(hypotheses, settings)[0].value
 
 

@@ -69,7 +69,6 @@ class Point:
 
     @property
     def perplexity(self) -> float:
-        """2^bits."""
         try:
             return float(2**self.bits)
         except OverflowError:

@@ -70,7 +70,6 @@ class CorpusKind(YamlSection):
 
     @property
     def tests(self) -> list[str]:
-        """Names of the test sets."""
         return ["test"]
 
     def further_references(self, test: str) -> int:

@@ -67,7 +67,6 @@ Sources = Mapping[str, AnySource]  # the source list, with the recipe's own, by 
 
 
 def read_sources(path: Path = SOURCES_FILE) -> dict[str, Source]:
-    """Return the sources of a list by name."""
     return read_yaml(path, RootModel[dict[str, Source]]).root
 
 

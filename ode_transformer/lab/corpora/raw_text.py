@@ -133,7 +133,6 @@ class PairLocation(YamlSection):
 
     @property
     def files(self) -> list[str]:
-        """Names of the sources to read."""
         return [name for name in (self.file, self.source_file, self.target_file) if name is not None]
 
 

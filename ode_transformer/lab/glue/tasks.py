@@ -131,7 +131,6 @@ TASKS = {
 
 
 def task_names(text: str) -> list[str]:
-    """Parse names of tasks."""
     names = text.split(",")
     if unknown := [name for name in names if name not in TASKS]:
         raise ArgumentTypeError(f"{one_line(unknown[0])} is none of {', '.join(TASKS)}")
@@ -151,7 +150,6 @@ class Example:
 
 
 def read_table(task: GlueTask, folder: Path, split: str) -> list[Example]:
-    """Return the examples of a split."""
     path, testing = folder / task.tables[split], split.startswith("test")
     lines = read_lines(path)
     has_header = testing or not task.columns

@@ -49,7 +49,6 @@ def load_errant() -> tuple[Any, str]:
 
 
 def find_edits(annotator: Any, source: Any, correction: Sequence[str]) -> list[TypedEdit]:
-    """Find the edits from a sentence to its correction."""
     edits = annotator.annotate(source, annotator.parse(" ".join(correction)))
     return [TypedEdit(edit.o_start, edit.o_end, edit.c_str, edit.type) for edit in edits]
 

@@ -39,7 +39,6 @@ class UnicodeWords:
     """Tokenizer of rouge-score: words of letters, marks and digits; each character where no spaces divide words."""
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the words of a text in lower case."""
         return _WORD.findall(text.lower())
 
 

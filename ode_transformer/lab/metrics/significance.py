@@ -227,6 +227,5 @@ def mean_text(values: Sequence[float]) -> str:
 
 
 def interval_text(interval: tuple[float, float]) -> str:
-    """Return the bounds of a difference in brackets."""
     low, high = interval
     return f"[{low:+.2f}, {high:+.2f}]"

@@ -80,7 +80,6 @@ def default_tokenizer(references: Lines) -> str:
 
 
 def bleu_metric(settings: Settings) -> Any:
-    """Return sacrebleu's BLEU of some settings."""
     from sacrebleu.metrics.bleu import BLEU
 
     tokens = settings.tokenize == "none" or settings.flavour is not None
@@ -93,7 +92,6 @@ def bleu_metric(settings: Settings) -> Any:
 
 
 def chrf_metric(settings: Settings) -> Any:
-    """Return sacrebleu's chrF of some settings."""
     from sacrebleu.metrics.chrf import CHRF
 
     return CHRF(lowercase=settings.lowercase)

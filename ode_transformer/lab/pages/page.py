@@ -57,7 +57,6 @@ def render_page(template: str, scripts: Sequence[str] = (), connect: str = "'non
 
 
 def read_template(name: str) -> str:
-    """Return the text of a file of ``templates/``."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 

@@ -78,7 +78,6 @@ class ReportedRun(LoggedRun):
 
     @property
     def is_language_model(self) -> bool:
-        """True for a language model."""
         return self.experiment.get("task") == "language_modeling"
 
     @cached_property
@@ -134,7 +133,6 @@ def read_runs(
 
 
 def read_folder(folder: Path) -> ReportedRun:
-    """Read the folder of a run."""
     experiment, origin, scores = (
         read_json(path) if path.is_file() else {}
         for path in (folder / name for name in ("experiment.json", "trained.json", "scores.json"))

@@ -121,7 +121,6 @@ class Batch:
         return self.max_tokens * self.update_freq * self.processes
 
     def flags(self) -> dict[str, int]:
-        """Return flags of fairseq-train."""
         return {"max-tokens": self.max_tokens, "update-freq": self.update_freq}
 
     def __str__(self) -> str:

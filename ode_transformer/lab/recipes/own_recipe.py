@@ -157,7 +157,6 @@ class OwnRecipe:
         return next((scale for scale in SCALES if scale.suffix in (self.arch or "")), self.plan.scale)
 
     def text(self, comments: Sequence[str]) -> str:
-        """Return the recipe as YAML."""
         sections: dict[str, Any] = {
             "title": self.path.stem,
             "sources": self._sources(),

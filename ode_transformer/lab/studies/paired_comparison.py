@@ -50,7 +50,6 @@ def paired_tests(results: StudyResults) -> Iterator[PairedTest]:
 
 
 def paired_table(results: StudyResults, tests: Sequence[PairedTest]) -> StudyTable:
-    """Return a row for each test."""
     titles = [f"{title}: difference [95%], p" for title in tests[0][1]]
     lines = [[*texts, *map(str, differences.values())] for texts, differences in tests]
     return StudyTable("Paired test over sentences", [[*results.pair_titles, "seeds", *titles], *lines], NOTE)

@@ -123,7 +123,6 @@ class StudyResults:
         return run.operations / self.first_system.operations
 
     def csv(self) -> str:
-        """Return a line for each run."""
         system, *axis = self.study.key_titles
         names = ["seed", "parameters", "operations", "updates", "minutes", *self.titles]
         lines: list[list[object]] = [[system, "control", *axis, *names]]

@@ -140,7 +140,6 @@ class StudyRuns:
     def run_results(
         self, row: Row, experiment: Experiment, scores: Mapping[str, Score], parameters: int, operations: int
     ) -> StudyRun:
-        """Return the results of one complete run."""
         values = {title: score.value for title, score in scores.items()}
         points = read_log(experiment.log)
         # A language model's loss is that of the text; label smoothing makes another of a translation's.

@@ -76,7 +76,6 @@ class BlockErrors:
 
     @property
     def trained(self) -> Method:
-        """The model's own step."""
         return next(iter(self.errors))
 
 
