@@ -67,7 +67,7 @@ setup(
             "rouge-score",
             "sacremoses",
             "scikit-learn",  # the metrics of GLUE, as scipy
-            "scipy>=1.15",  # Dunnett's test with a seed
+            "scipy",
             "tensorboard",  # for fairseq's --tensorboard-logdir
         ],
         "dev": [
