@@ -1,9 +1,7 @@
-"""The rooms of the package import each other only downwards, and the lower ones stand without fairseq."""
+"""The rooms of the package import each other only downwards."""
 
 import ast
 import graphlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,13 +78,6 @@ def test_the_arrows_have_no_circle_and_leave_the_laboratory_alone() -> None:
     assert sorted(order) == sorted(ARROWS)
     plugin = {room: others for room, others in ARROWS.items() if not room.startswith("lab.") and room != "cli"}
     assert not [room for room, others in plugin.items() if "lab." in others]
-
-
-@pytest.mark.parametrize("module", ["ode_transformer", "ode_transformer.numerics", "ode_transformer.nn"])
-def test_fairseq_is_not_loaded(module: str) -> None:
-    code = f"import {module}, sys; print([m for m in sys.modules if m.split('.')[0] == 'fairseq'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_every_test_file_has_a_name_of_its_own() -> None:

@@ -16,34 +16,28 @@ from served_models import translations
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run_example(name: str, temporary: Path, code: str = "") -> str:
-    """Run an example and then ``code`` in one process, and return what they print."""
-    code = f"import runpy, sys; runpy.run_path('examples/{name}.py', run_name='__main__'); {code}"
-    environment = os.environ | {"TMPDIR": str(temporary)}
-    command = [sys.executable, "-c", code]
+# In one process, which fairseq must not enter.
+WITHOUT_FAIRSEQ = """
+import runpy, sys
+for name in ("own_equation", "plain_pytorch"):
+    runpy.run_path(f"examples/{name}.py", run_name="__main__")
+    assert not [module for module in sys.modules if module.startswith("fairseq")], name
+"""
+
+
+def test_numerics_and_layers_without_fairseq(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", WITHOUT_FAIRSEQ]
     done = subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-def header(name: str) -> str:
-    return (EXAMPLES / f"{name}.py").read_text().split('"""')[1]
-
-
-def test_an_equation_of_your_own(tmp_path: Path) -> None:
-    out = run_example("own_equation", tmp_path)
-    for line in re.findall(r"^    (.*\d)$", header("own_equation"), re.M):
-        assert line in out
-    orders = {row.split()[0]: float(row.split()[-1]) for row in out.splitlines()[1:]}
+    table, _, training = done.stdout.partition("step ")
+    shown = (EXAMPLES / "own_equation.py").read_text().split('"""')[1]
+    for line in re.findall(r"^    (.*\d)$", shown, re.M):
+        assert line in table
+    orders = {row.split()[0]: float(row.split()[-1]) for row in table.splitlines()[1:]}
     assert orders["heun"] == pytest.approx(2, abs=0.1)
     assert orders["rk4"] == pytest.approx(4, abs=0.1)
-
-
-def test_an_encoder_without_fairseq(tmp_path: Path) -> None:
-    out = run_example(
-        "plain_pytorch", tmp_path, "assert not [name for name in sys.modules if name.startswith('fairseq')]"
-    )
-    losses = [float(loss) for loss in re.findall(r"loss (\S+)", out)]
+    losses = [float(loss) for loss in re.findall(r"loss (\S+)", training)]
     assert losses[0] > 2
     assert losses[-1] < 0.1
 
@@ -92,17 +86,15 @@ def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeyp
     os.kill(server.pid, signal.SIGINT)
     server.join()
 
-
-def test_an_installed_package_needs_no_flag(tmp_path: Path) -> None:
-    record = tmp_path / "new_scheme-1.dist-info"
-    record.mkdir()
+    # An installed package needs no flag.
+    installed = tmp_path / "installed"
+    record = installed / "new_scheme-1.dist-info"
+    record.mkdir(parents=True)
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: new_scheme\nVersion: 1\n")
     (record / "entry_points.txt").write_text("[ode_transformer.plugins]\nschemes = new_scheme\n")
-    (tmp_path / "new_scheme").symlink_to(EXAMPLES / "new_scheme")
-    code = (
-        "from ode_transformer.support.registered_names import check_scheme; check_scheme('heun3', '--scheme');"
-        "import ode_transformer.models; from ode_transformer.nn import depth_schemes; print('heun3' in depth_schemes())"
-    )
-    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{EXAMPLES.parent}"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout == "True\n"
+    (installed / "new_scheme").symlink_to(EXAMPLES / "new_scheme")
+    code = "from ode_transformer.support import registered_names; registered_names.check_scheme('heun3', '--scheme')"
+    environment = os.environ | {"PYTHONPATH": f"{installed}:{EXAMPLES.parent}"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    monkeypatch.syspath_prepend(installed)
+    assert run(f"translate --path {model} --max-len-b 3", stdin="The dog sleeps.\n").count("\n") == 1

@@ -194,6 +194,7 @@ class ForkedHere(Forked):
         super().__init__(words, stdout, **others)
         self.arguments["output"] = f"/proc/self/fd/{stdout.fileno()}"  # inherited, and opened only once
         self.arguments["prepare"] = preexec_fn
+        import ode_transformer.models  # noqa: F401  (before the fork: fairseq finds the architectures in every process)
 
 
 def start_commands_in_forks(program: str = sys.executable) -> None:
@@ -201,7 +202,6 @@ def start_commands_in_forks(program: str = sys.executable) -> None:
 
     :param program: beside which it finds the commands
     """
-    import ode_transformer.models  # noqa: F401  (before the fork: fairseq finds the architectures in every process)
     from ode_transformer.support import commands
 
     commands.subprocess = SimpleNamespace(Popen=ForkedHere, STDOUT=None)
