@@ -23,6 +23,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars"),
 )
 TIMEOUT = 60  # seconds for an answer
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"  # pixels to scroll aside
 
 
 class Page:

@@ -20,12 +20,8 @@ COMMANDS = Path(sysconfig.get_path("scripts"))
 # PYTHONPATH is empty, because --user-dir alone has to suffice. With one thread sums are always formed in one order.
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": ""}
 
-PAIRS = [
-    (source, target)
-    for source, target in (
-        line.split("\t") for line in Path(__file__).with_name("pairs.tsv").read_text(encoding="utf-8").splitlines()
-    )
-]
+_LINES = Path(__file__).with_name("pairs.tsv").read_text(encoding="utf-8").splitlines()
+PAIRS = [(source, target) for source, target in (line.split("\t") for line in _LINES)]
 
 # Two layers of width 32: a command takes little longer than importing torch.
 SMALL = (

@@ -73,6 +73,14 @@ def teacher_forced(target: torch.Tensor) -> torch.Tensor:
     return shifted
 
 
+def pair_sample(lengths: list[int], targets: list[int] | None = None, seed: int = 0) -> dict[str, Any]:
+    """Sentence pairs as fairseq batches them; a target that is not given a length has that of its source."""
+    target = batch(targets or lengths, seed + 1)
+    net_input = {"src_tokens": batch(lengths, seed), "src_lengths": torch.tensor(lengths)}
+    net_input["prev_output_tokens"] = teacher_forced(target)
+    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
+
+
 def beam_rows(generator: torch.Generator, width: int = 2) -> Callable[[int], tuple[list[int], list[int]]]:
     """Draw as beam search does: a beam for each sentence, then rows of the same beam; the third draw ends one."""
     steps = count()

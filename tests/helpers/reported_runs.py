@@ -1,6 +1,7 @@
 """Folders of runs for reports, made without any training."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -56,15 +57,7 @@ def make_run(folder: Path, model: Path, seed: int, offset: float, hypotheses: li
     (folder / "scores.json").write_text(json.dumps({"BLEU": entry}))
     origin = {"commit": "abc1234", "device": HOSTILE, "command": f"fairseq-train x --warmup-updates 30 --seed {seed}"}
     (folder / "trained.json").write_text(json.dumps(origin))
-    command = [
-        "ode-transformer",
-        "score",
-        "--metric",
-        "bleu",
-        "--generate-log",
-        "elsewhere/generate.test.log",
-        "--json",
-    ]
+    command = shlex.split("ode-transformer score --metric bleu --generate-log elsewhere/generate.test.log --json")
     record = {
         **{"recipe": f"Pairs {HOSTILE}", "task": "translation", "arch": "ode_transformer_rk2_tiny", "variant": None},
         **{"train_flags": ["--seed", str(seed)], "commands": {"train": ["fairseq-train", "data", "--seed", str(seed)]}},

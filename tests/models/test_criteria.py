@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from fairseq.criterions import CRITERION_REGISTRY
-from models_for_tests import PAD, SMALL, batch, build_model, perturb, teacher_forced
+from models_for_tests import PAD, SMALL, build_model, pair_sample, perturb
 
 from ode_transformer.models.criteria import label_smoothed_cross_entropy
 
@@ -25,9 +25,7 @@ SMOOTHED = {"label_smoothing": 0.1, "report_accuracy": True}
     ],
 )
 def test_values_and_gradients_are_fairseqs(name: str, options: dict[str, Any], reduce: bool, arch: str) -> None:
-    target = batch([6, 3, 4], seed=1)
-    net_input = {"src_tokens": batch([5, 3, 2]), "src_lengths": None, "prev_output_tokens": teacher_forced(target)}
-    sample = {"net_input": net_input, "target": target, "ntokens": 13}
+    sample = pair_sample([5, 3, 2], [6, 3, 4])
     torch.manual_seed(2)
     model = perturb(build_model(arch, **SMALL))
     model.decoder.get_normalized_probs_scriptable = None  # breaks fairseq's computation, which ours must not call

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
-from models_for_tests import PAD, batch, small_model, teacher_forced
+from models_for_tests import PAD, pair_sample, small_model
 
 from ode_transformer.lab.analysis.depth.coefficients import stage_weights
 from ode_transformer.lab.analysis.depth.gradient_norms import gradient_norms
@@ -31,12 +31,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "reformer by parts": {"arch": "reformer", "decoder_ode_scheme": "rk2", "ode_coefficients": "gate", "cells": 40},
 }
 TASK = Namespace(target_dictionary=Namespace(pad=lambda: PAD))
-
-
-def sample(lengths: list[int], seed: int = 0) -> dict[str, Any]:
-    target = batch(lengths, seed + 1)
-    net_input = {"src_tokens": batch(lengths, seed), "src_lengths": None, "prev_output_tokens": teacher_forced(target)}
-    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
 
 
 def logged(model: Any, samples: list[dict[str, Any]], update: int = 0, scale: float = 1.0, **more: Any) -> dict:
@@ -65,7 +59,7 @@ def norms_of(values: dict[str, float], stack: str) -> list[float]:
 @pytest.mark.parametrize("scale", [1.0, 1024.0])
 @pytest.mark.parametrize("name", KINDS)
 def test_gradient_norms_are_those_of_the_batch(name: str, scale: float) -> None:
-    one = sample([6, 3])
+    one = pair_sample([6, 3])
     values = logged(kind(name, log_depth_interval=1), [one], scale=scale)
     expected = gradient_norms(kind(name), [one])
     for stack in ("encoder", "decoder"):
@@ -75,7 +69,7 @@ def test_gradient_norms_are_those_of_the_batch(name: str, scale: float) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_weights_are_those_of_the_batch(name: str) -> None:
-    one = sample([6, 3])
+    one = pair_sample([6, 3])
     values = logged(kind(name, log_depth_interval=1), [one])
     model, found = kind(name, **({"cells": 0} if "reformer" in name else {})), {}
     for row in stage_weights(model, [one]):
@@ -91,7 +85,7 @@ def test_weights_are_those_of_the_batch(name: str) -> None:
 
 
 def test_every_nth_update_alone() -> None:
-    model, one = kind("rk2 gate, dlcl", log_depth_interval=3), [sample([6, 3])]
+    model, one = kind("rk2 gate, dlcl", log_depth_interval=3), [pair_sample([6, 3])]
     assert [bool(logged(model, one, update)) for update in range(7)] == [False, False, True] * 2 + [False]
     # A validation after an update that was to be followed, but had no backward pass.
     model.set_num_updates(2)
@@ -104,5 +98,5 @@ def test_every_nth_update_alone() -> None:
 @pytest.mark.parametrize("scale", [0.0, math.inf])
 def test_what_is_no_number_is_not_logged(scale: float) -> None:
     """A batch that only keeps processes in step counts 0 times; a loss scale that is too large gives no gradients."""
-    values = logged(kind("rk2 gate, dlcl", log_depth_interval=1), [sample([6, 3])], scale=scale)
+    values = logged(kind("rk2 gate, dlcl", log_depth_interval=1), [pair_sample([6, 3])], scale=scale)
     assert norms_of(values, "encoder") == []

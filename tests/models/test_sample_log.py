@@ -5,13 +5,11 @@ import logging
 
 import pytest
 import torch
-from models_for_tests import EOS, PAD, batch, small_model, teacher_forced
+from models_for_tests import EOS, PAD, pair_sample, small_model
 
 
 def sample(lengths: list[int]) -> dict[str, torch.Tensor]:
-    source = batch(lengths)
-    previous = teacher_forced(batch([6] * len(lengths), seed=1))
-    return {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), "prev_output_tokens": previous}
+    return pair_sample(lengths, [6] * len(lengths))["net_input"]
 
 
 def test_samples_are_logged_once_after_an_update(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models_for_tests import EOS, batch, small_model, teacher_forced
+from models_for_tests import beam_rows, check_search, pair_sample, small_model
 from torch import nn
 
 from ode_transformer.lab.analysis.layer_replacement import (
@@ -42,10 +42,8 @@ KINDS: dict[str, dict[str, Any]] = {  # the ways in which a stack hands a layer 
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 every_layer = pytest.mark.parametrize("layer_id", [LayerId("encoder", 2), LayerId("decoder", 3)], ids=str)
 
-SOURCE = batch([9, 6, 7, 8])
-TARGET = batch([8, 9, 5, 9], seed=1)
-INPUT = {"src_tokens": SOURCE, "src_lengths": None, "prev_output_tokens": teacher_forced(TARGET)}
-SAMPLE = {"net_input": INPUT, "target": TARGET}
+SAMPLE = pair_sample([9, 6, 7, 8], [8, 9, 5, 9])
+INPUT = SAMPLE["net_input"]
 
 
 def model_of(kind: dict[str, Any]) -> Any:
@@ -97,18 +95,8 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(kind: dict[
     generator = torch.Generator().manual_seed(3)
     weight = torch.randn(made, width, generator=generator) / width**0.5
     layer = linear_layer(weight, torch.randn(made, generator=generator), next(model.parameters()))
-    with torch.no_grad(), replace_layer(model, layer_id, layer):
-        encoder_out = model.encoder(SOURCE, None)
-        tokens = torch.full((4, 1), EOS)
-        incremental_state: dict[str, Any] = {}
-        for _ in range(5):
-            logits = model.decoder(tokens, encoder_out=encoder_out, incremental_state=incremental_state)[0]
-            full = model.decoder(tokens, encoder_out=encoder_out)[0]
-            torch.testing.assert_close(logits[:, 0], full[:, -1])
-            rows = torch.randint(0, 4, (4,), generator=generator)
-            model.decoder.reorder_incremental_state_scripting(incremental_state, rows)
-            encoder_out = model.encoder.reorder_encoder_out(encoder_out, rows)
-            tokens = torch.cat([tokens[rows], torch.randint(4, 30, (4, 1), generator=generator)], dim=1)
+    with replace_layer(model, layer_id, layer):
+        check_search(model, INPUT["src_tokens"], beam_rows(generator), steps=5)
 
 
 def make_affine(model: Any, layer_id: LayerId) -> None:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from models_for_tests import batch, perturb, small_model, teacher_forced
+from models_for_tests import pair_sample, perturb, small_model
 from reported_runs import make_language_run
 
 from ode_transformer.cli import main
@@ -77,11 +77,10 @@ def test_the_sentences_that_differ_most_come_first() -> None:
 
 def test_weights_by_word_of_several_steps_are_their_mean() -> None:
     model = perturb(small_model(arch="ode_transformer_rk2", ode_steps=2))
-    source, target = batch([7]), teacher_forced(batch([5]))
-    texts = {"src_tokens": source, "src_lengths": source.ne(1).sum(1), "prev_output_tokens": target}
-    found = word_weights(model, {"net_input": texts}, only_varying=False)
+    sample = pair_sample([7], [5])
+    found = word_weights(model, sample, only_varying=False)
     assert [weights.shape for weights in found.values()] == [(2, 7)] * len(found)
-    for row in stage_weights(model, [{"net_input": texts}]):
+    for row in stage_weights(model, [sample]):
         assert found[row.block].mean(dim=1).tolist() == pytest.approx(row.mean)
 
 

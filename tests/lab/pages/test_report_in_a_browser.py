@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, MISSING, Page, open_browser
+from browser import CHROMIUM, MISSING, WIDER, Page, open_browser
 from reported_runs import HOSTILE, make_runs
 
 from ode_transformer.cli import main
@@ -17,7 +17,6 @@ EMPTY = f"{FIGURES}.filter(s => s.getBoundingClientRect().height < 100 || s.quer
 TINY = f"""{FIGURES}.flatMap(s => [...s.querySelectorAll('text')]
     .map(t => parseFloat(getComputedStyle(t).fontSize) * s.getBoundingClientRect().width / s.viewBox.baseVal.width))
     .filter(size => size < 9).length"""
-WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 def test_a_report_of_two_systems(tmp_path: Path) -> None:

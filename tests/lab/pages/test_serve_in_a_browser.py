@@ -5,14 +5,13 @@ import time
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, MISSING, TIMEOUT, Page, open_browser
+from browser import CHROMIUM, MISSING, TIMEOUT, WIDER, Page, open_browser
 from commands_for_tests import PAIRS
 from served_models import serving, translations
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=MISSING)]
 
 HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(1)>"
-WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 NAMES = ["RK2", "other <script>alert(1)</script>"]
 SOURCE = PAIRS[0][0]
 

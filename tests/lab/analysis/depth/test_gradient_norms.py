@@ -4,18 +4,12 @@ from typing import Any
 
 import pytest
 import torch
-from models_for_tests import PAD, batch, small_model, teacher_forced
+from models_for_tests import PAD, pair_sample, small_model
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms, gradient_norms
 from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood
-
-
-def sample(lengths: list[int], seed: int = 0) -> dict:
-    target = batch(lengths, seed + 1)
-    net_input = {"src_tokens": batch(lengths, seed), "src_lengths": None}
-    return {"net_input": net_input | {"prev_output_tokens": teacher_forced(target)}, "target": target}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +21,7 @@ def sample(lengths: list[int], seed: int = 0) -> dict:
 )
 def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: str, options: dict) -> None:
     """Each norm is that of inputs that depend on nothing: where all below a layer is cut off."""
-    one, layers = sample([6, 3]), 5
+    one, layers = pair_sample([6, 3]), 5
     model = small_model(encoder_ode_scheme=scheme, encoder_layer_history="none", encoder_layers=layers, **options)
     norms = gradient_norms(model, [one])["encoder"]
     cut: list[torch.Tensor] = []
@@ -54,16 +48,14 @@ def test_a_tensor_that_is_read_in_two_places_is_counted_once_for_each(scheme: st
 
 
 def test_batches_are_averaged_and_padding_has_no_part() -> None:
-    model, first, second = small_model(), sample([6, 3]), sample([4, 4], seed=7)
+    model, first, second = small_model(), pair_sample([6, 3]), pair_sample([4, 4], seed=7)
     apart = [gradient_norms(model, [one]) for one in (first, second)]
     together = gradient_norms(model, [first, second])
     for stack, norms in together.items():
         assert norms == pytest.approx([(a + b) / 2 for a, b in zip(apart[0][stack], apart[1][stack], strict=True)])
-    wider = {key: nn.functional.pad(t, (0, 3), value=PAD) for key, t in second["net_input"].items() if t is not None}
-    padded = {
-        "net_input": wider | {"src_lengths": None},
-        "target": nn.functional.pad(second["target"], (0, 3), value=PAD),
-    }
+    wider = {key: nn.functional.pad(t, (0, 3), value=PAD) for key, t in second["net_input"].items()}
+    target = nn.functional.pad(second["target"], (0, 3), value=PAD)
+    padded = {"net_input": wider | {"src_lengths": None}, "target": target}
     for stack, norms in gradient_norms(model, [padded]).items():
         assert norms == pytest.approx(apart[1][stack])
     kept = first["target"].ne(PAD)
@@ -75,10 +67,10 @@ def test_batches_are_averaged_and_padding_has_no_part() -> None:
 
 def test_activation_norms_leave_padding_out() -> None:
     model = small_model(encoder_layer_history="none", decoder_layer_history="none")
-    apart = [activation_norms(model, [sample([length])])["decoder"][0] for length in (5, 3)]
-    together = activation_norms(model, [sample([5]), sample([3])])["decoder"][0]
+    apart = [activation_norms(model, [pair_sample([length])])["decoder"][0] for length in (5, 3)]
+    together = activation_norms(model, [pair_sample([5]), pair_sample([3])])["decoder"][0]
     assert together == pytest.approx((5 * apart[0] + 3 * apart[1]) / 8)
-    source = sample([4])["net_input"]
+    source = pair_sample([4])["net_input"]
     output = model.encoder.forward(source["src_tokens"], None, return_all_hiddens=True)["encoder_states"][-1]
-    (_, last) = activation_norms(model, [sample([4])])["encoder"]
+    (_, last) = activation_norms(model, [pair_sample([4])])["encoder"]
     assert last == pytest.approx(float(output.norm(dim=-1).mean()), rel=1e-6)

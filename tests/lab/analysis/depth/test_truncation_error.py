@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from checkpoint_for_tests import make_language_model
-from models_for_tests import PAD, batch, small_model, teacher_forced
+from models_for_tests import PAD, batch, pair_sample, small_model
 from torch import Tensor
 
 from ode_transformer.cli.command import main
@@ -30,11 +30,6 @@ A = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().m
 NO_HISTORY = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
 NAMES = ("euler", "rk2", "rk4")
 TABLEAUS = {name: get_tableau(name) for name in NAMES}
-
-
-def pairs(source: list[int], target: list[int]) -> dict[str, Any]:
-    previous = teacher_forced(batch(target, 1))
-    return {"net_input": {"src_tokens": batch(source), "src_lengths": None, "prev_output_tokens": previous}}
 
 
 def measured(model: Any, samples: list, counts: tuple[int, ...] = (1,), **more: Any) -> dict[str, BlockErrors]:
@@ -108,7 +103,7 @@ def test_a_linear_field_against_the_matrix_exponential(size: float, monkeypatch:
 )
 def test_what_is_trained_as_a_tableau_has_its_error(scheme: str, parts: dict[str, Any]) -> None:
     model = small_model(**(parts | {"decoder_ode_scheme": scheme}))
-    sample = pairs([4, 3], [5, 2])
+    sample = pair_sample([4, 3], [5, 2])
     before = model(**sample["net_input"])[0]
     names = [name for name, _ in model.named_modules()]
     for name, block in measured(model, [sample], tolerance=1e-2).items():
@@ -125,7 +120,7 @@ def test_smooth_blocks_keep_the_orders() -> None:
         for name, parameter in model.named_parameters():
             if "fc2" in name or "out_proj" in name:
                 parameter.mul_(0.2)  # a short way, on which the solution needs few steps
-    blocks = measured(model, [pairs([6, 3, 4], [5, 7, 2])], (8, 16), tolerance=1e-10).values()
+    blocks = measured(model, [pair_sample([6, 3, 4], [5, 7, 2])], (8, 16), tolerance=1e-10).values()
     for name, order in zip(NAMES, (1, 2, 4), strict=True):
         assert [measured_order(block, name, (8, 16)) for block in blocks] == pytest.approx([order] * 4, abs=0.25)
 
@@ -134,7 +129,7 @@ def test_smooth_blocks_keep_the_orders() -> None:
 @pytest.mark.parametrize("scheme", ["euler", "rk4"])
 def test_a_models_own_scheme_walks_its_own_path(scheme: str, history: str) -> None:
     model = small_model(encoder_ode_scheme=scheme, encoder_layer_history=history)
-    one = pairs([5], [5])
+    one = pair_sample([5], [5])
     before = model(**one["net_input"])[0]
     paths = depth_paths(model, "encoder", one, TABLEAUS)
     for step, own in zip(paths[scheme], paths[TRAINED], strict=True):
