@@ -142,8 +142,8 @@ def reproduce_glue(table: str | None, options: RunOptions) -> None:
 
 def study(args: Namespace) -> None:
     """Train, evaluate and compare the systems of a study, and write its results."""
-    if args.table and (args.systems or args.values):
-        raise UserError("--table takes all existing runs: leave out --systems and --values")
+    if args.table and (given := [f"--{name}" for name in ("systems", "values") if getattr(args, name)]):
+        raise UserError(f"--table takes all existing runs: leave out {' and '.join(given)}")
     from ode_transformer.lab.studies import find_study
     from ode_transformer.lab.studies.study import read_study
 

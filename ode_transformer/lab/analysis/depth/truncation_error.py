@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ode_transformer.lab.analysis import systems
 from ode_transformer.lab.analysis.depth.block_flows import TRAINED, BlockErrors, Method, block_errors
 from ode_transformer.lab.analysis.plots import LINE_STYLES, plain_label, plot_stacks, set_depth_axes, write_csv
-from ode_transformer.numerics import get_tableau
+from ode_transformer.numerics import get_tableau, tableau_names
+from ode_transformer.support.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,6 +85,8 @@ def draw_errors(
 
 def run(args: argparse.Namespace) -> None:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
+    if others := [name for name in args.schemes if name not in tableau_names()]:
+        raise UserError(f"--schemes {others[0]}: no Runge–Kutta scheme; there are {', '.join(tableau_names())}")
     tableaus = {name: get_tableau(name) for name in args.schemes}
     names, accuracy = tuple(tableaus), (args.tolerance, args.max_steps)
     sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]

@@ -171,9 +171,9 @@ def test_language_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["analyse", "gradient-norms", *paths, "--output", str(tmp_path / "norms.png")]) == 0
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["decoder:"]
     assert main(["analyse", "coefficients", *paths]) == 0
-    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "decoder layer 1",
-        "decoder layer 2",
-    ]
+    blocks = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    assert blocks == ["decoder layer 1", "decoder layer 2"]
+    assert main(["analyse", "truncation-error", *paths, "--schemes", "euler,dlstm"]) == 2
+    assert "--schemes dlstm: no Runge–Kutta scheme; there are euler, " in capsys.readouterr().err
     assert main(["analyse", "linear-probe", *paths, "--output", str(tmp_path / "probe")]) == 2
     assert "a model of the task language_modeling, not of translation" in capsys.readouterr().err
