@@ -53,9 +53,8 @@ class ExportedModel:
         self.numbers = {word: number for number, word in enumerate(self.words)}
         self._end, self._unknown = (self.numbers[self.config[name]] for name in ("eos_token", "unk_token"))
         # A worker for each processor, because a step of decoding is too small for several threads.
-        self.translator = ctranslate2.Translator(
-            str(folder), device="cpu" if cpu else "auto", inter_threads=_threads(), intra_threads=1
-        )
+        device = "cpu" if cpu else "auto"
+        self.translator = ctranslate2.Translator(str(folder), device, inter_threads=_threads(), intra_threads=1)
         self.bpe = bpe
         self.batches: dict[str, Any] = {"max_batch_size": batch_size, "batch_type": "examples"}
         if max_tokens is not None:

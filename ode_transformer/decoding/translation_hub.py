@@ -94,9 +94,8 @@ class TranslationHub(GeneratorHubInterface):
             recorded=self.recorded,
         )
         hypotheses: dict[int, list[dict[str, Tensor]]] = {}
-        texts = (
-            self._texts_to_continue if self.continues else partial(self._build_batches, skip_invalid_size_inputs=False)
-        )
+        build_batches = partial(self._build_batches, skip_invalid_size_inputs=False)
+        texts = self._texts_to_continue if self.continues else build_batches
         for batch in texts(tokenized_sentences):
             results = self.task.inference_step(generator, self.models, on_device(batch, self.device))
             hypotheses.update(zip(batch["id"].tolist(), results, strict=True))

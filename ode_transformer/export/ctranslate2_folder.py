@@ -123,9 +123,8 @@ def build_specification(model: TranslationModel) -> transformer_spec.Transformer
     """Return CTranslate2's specification of a model, with its weights."""
     encoder, decoder = model.model.encoder, model.model.decoder
     activation = ACTIVATIONS[model.options.model.activation_fn]
-    specification = transformer_spec.TransformerSpec(
-        stack_specification(encoder, activation), stack_specification(decoder, activation)
-    )
+    stacks = [stack_specification(stack, activation) for stack in (encoder, decoder)]
+    specification = transformer_spec.TransformerSpec(*stacks)
     source, target = model.task.source_dictionary, model.task.target_dictionary
     specification.register_source_vocabulary(list(source.symbols))
     specification.register_target_vocabulary(list(target.symbols))

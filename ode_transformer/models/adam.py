@@ -163,9 +163,8 @@ class FairseqAdam(adam.FairseqAdam):
         """Copy gradients that lie elsewhere into the flat tensor; in half precision a missing one is zero."""
         if self._values is None:
             return
-        elsewhere = [
-            pair for pair in zip(self._parameters, self._gradients.parts, strict=True) if pair[0].grad is not pair[1]
-        ]
+        parts = zip(self._parameters, self._gradients.parts, strict=True)
+        elsewhere = [(p, flat) for p, flat in parts if p.grad is not flat]
         missing = [flat for p, flat in elsewhere if p.grad is None]
         moved = [(p, p.grad, flat) for p, flat in elsewhere if p.grad is not None]
         if missing:

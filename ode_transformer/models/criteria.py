@@ -137,9 +137,7 @@ class FusedCriterion(FairseqCriterion):
             return super().compute_loss(model, net_output, sample, reduce)
         logits = net_output[0][:, self.ignore_prefix_size :]  # [B, T, V]
         target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]  # [B, T]
-        loss, nll = label_smoothed_cross_entropy(
-            logits.reshape(-1, logits.size(-1)), target.reshape(-1), self.padding_idx, self.eps
-        )
+        loss, nll = label_smoothed_cross_entropy(logits.flatten(0, 1), target.flatten(), self.padding_idx, self.eps)
         return (loss.sum(), nll.sum()) if reduce else (loss, nll)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:

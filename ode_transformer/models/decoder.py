@@ -188,9 +188,8 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         """Return the embedding of the last position in a search, [1, 1, C], from a table of many positions."""
         step: FixedStep | None = incremental_state.get(FIXED_STEP)
         length = prev_output_tokens.size(1)
-        room = (
-            min(-(-length // _ROOM) * _ROOM, max(length, self.max_target_positions)) if step is None else step.capacity
-        )
+        most = max(length, self.max_target_positions)
+        room = min(-(-length // _ROOM) * _ROOM, most) if step is None else step.capacity
 
         def embed_all() -> Tensor:
             return self.embed_positions(prev_output_tokens.new_full((1, room), self.padding_idx + 1))  # [1, room, C]

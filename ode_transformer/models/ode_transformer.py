@@ -134,9 +134,8 @@ DLSTM_OPTIONS: dict[str, Any] = {
     "decoder_normalize_before": False,
     **PLAIN_LAYERS,
 }
-DLSTM_SIZES = {
-    suffix: TRANSLATION_SIZES[suffix] for suffix in ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
-}
+_DLSTM_NAMES = ("", "_tiny", "_iwslt_de_en", "_wmt_en_de", "_wmt_en_de_big")
+DLSTM_SIZES = {suffix: TRANSLATION_SIZES[suffix] for suffix in _DLSTM_NAMES}
 
 
 def matched_inner_dim(size: dict[str, Any]) -> int:

@@ -44,12 +44,9 @@ def find_subword_model(folder: Path, kinds: Collection[str] = tuple(SUBWORD_MODE
     :raises UserError: none of its files has the name that fairseq expects, and several could be the subword model
     """
     for names in ("file_name", "other_names"):
-        files = [
-            (kind, file)
-            for kind in kinds
-            for file in sorted(folder.glob(getattr(SUBWORD_MODELS[kind], names)))
-            if file.is_file()
-        ]
+        patterns = {kind: getattr(SUBWORD_MODELS[kind], names) for kind in kinds}
+        files = [(kind, file) for kind, pattern in patterns.items() for file in sorted(folder.glob(pattern))]
+        files = [(kind, file) for kind, file in files if file.is_file()]
         if len(files) > 1 and names == "other_names":
             listed = ", ".join(file.name for _, file in files)
             raise UserError(f"{folder}: which is the subword model, {listed}? Name it with --bpe and --bpe-model")

@@ -24,7 +24,7 @@ S_xx⁺ is the inverse, or the pseudo-inverse where the arguments lie in a subsp
 then W is the smallest of the maps that fit equally well. The fit is computed in double precision.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from ode_transformer.decoding.teacher_forcing import log_probabilities
-from ode_transformer.lab.analysis.systems import run_hooked
+from ode_transformer.lab.analysis.systems import Samples, run_hooked
 from ode_transformer.models.depth_stack import DepthStack
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, tensors_between
 from ode_transformer.nn import LayerId
@@ -155,9 +155,7 @@ class LinearSums:
         return LinearFit(weight, mean_y - weight @ mean_x, int(count), len(values), r_squared)
 
 
-def layer_sums(
-    model: Any, samples: Iterable[Mapping[str, Any]], layers: Collection[LayerId]
-) -> dict[LayerId, LinearSums]:
+def layer_sums(model: Any, samples: Samples, layers: Collection[LayerId]) -> dict[LayerId, LinearSums]:
     """Run fairseq's batches; return the sums that linear fits of the layers need.
 
     :param model: encoder–decoder model in evaluation mode
@@ -188,9 +186,7 @@ def negative_log_likelihood(model: Any, sample: Mapping[str, Any]) -> Tensor:
     return nn.functional.nll_loss(scores.flatten(0, 1), target, ignore_index=padding)
 
 
-def distil(
-    model: Any, layer: LayerId, start: LinearFit, samples: Iterable[Mapping[str, Any]], updates: int, lr: float
-) -> LinearFit:
+def distil(model: Any, layer: LayerId, start: LinearFit, samples: Samples, updates: int, lr: float) -> LinearFit:
     """Train W and b alone on the likelihood of the training data, from the least-squares solution.
 
     Adam, with a learning rate that falls linearly to 0. The paper says that W and b are trained on the training set

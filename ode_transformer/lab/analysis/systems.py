@@ -20,6 +20,7 @@ from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
 
 MAX_TOKENS = 4096  # of a batch
+Samples = Iterable[Mapping[str, Any]]  # fairseq's batches
 
 
 class Translator:
@@ -72,9 +73,7 @@ def measured_models(args: argparse.Namespace) -> Iterator[tuple[str, Any, list[d
         yield name, model, [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
 
 
-def run_hooked(
-    model: Any, samples: Iterable[Mapping[str, Any]], hook: Callable[..., Iterable[Any]], see: Callable[..., Any]
-) -> None:
+def run_hooked(model: Any, samples: Samples, hook: Callable[..., Iterable[Any]], see: Callable[..., Any]) -> None:
     """Run fairseq's batches through a model without gradients, while ``see`` looks into its stacks.
 
     :param hook: such as ``see_steps``, called with each stack and ``see``; returns the handles of its hooks
@@ -86,10 +85,7 @@ def run_hooked(
 
 
 def measure_positions(
-    model: Any,
-    samples: Iterable[Mapping[str, Any]],
-    hook: Callable[..., Iterable[Any]],
-    measure: Callable[..., Iterable[Tensor]],
+    model: Any, samples: Samples, hook: Callable[..., Iterable[Any]], measure: Callable[..., Iterable[Tensor]]
 ) -> dict[Any, Tensor]:
     """Run batches, see :func:`run_hooked`; measure the layers or blocks at each position that is no padding.
 

@@ -172,10 +172,8 @@ def points_of(lines: Iterable[str]) -> list[Point]:
         points[split, updates] = _point(split, updates, numbers)
     updates_of_points = [point.updates for point in points.values()]
     columns = points.values(), _interpolate(minutes_at, updates_of_points), _interpolate(epochs_at, updates_of_points)
-    timed_points = [
-        replace(point, minutes=minutes, epochs=epochs) for point, minutes, epochs in zip(*columns, strict=True)
-    ]
-    return sorted(timed_points, key=lambda point: (not point.split.startswith(TRAIN), point.split, point.updates))
+    timed = [replace(point, minutes=minutes, epochs=epochs) for point, minutes, epochs in zip(*columns, strict=True)]
+    return sorted(timed, key=lambda point: (not point.split.startswith(TRAIN), point.split, point.updates))
 
 
 def _epochs_at_report(epochs_at: Mapping[int, float], updates: int, epoch: int) -> float:

@@ -59,9 +59,8 @@ def read_wheel(path: Path, target: str) -> Wheel:
         messages = [message for stem in stems for message in read_catalogue(archive, files, language, stem)]
         name = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
         metadata = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
-    return Wheel(
-        str(metadata["Name"]), str(metadata["Version"]), licence_of(metadata), frozenset(files), tuple(messages)
-    )
+    package, version = str(metadata["Name"]), str(metadata["Version"])
+    return Wheel(package, version, licence_of(metadata), frozenset(files), tuple(messages))
 
 
 def catalogue_files(names: list[str]) -> Catalogues:

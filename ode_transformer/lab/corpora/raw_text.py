@@ -142,9 +142,8 @@ def read_pairs(files: Files, location: PairLocation) -> Iterator[tuple[str, str]
     :raises UserError: a member is missing; a file has no text; the sides have different lengths
     """
     empty = True
-    for source, target in (
-        _bilingual(files, location) if location.format in _BILINGUAL_KEYS else _sides(files, location)
-    ):
+    pairs_of = _bilingual if location.format in _BILINGUAL_KEYS else _sides
+    for source, target in pairs_of(files, location):
         empty = False
         if location.straight_apostrophes:
             source, target = source.replace("’", "'"), target.replace("’", "'")

@@ -170,14 +170,12 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str]) -> dict[str, li
         for sample in batches.next_epoch_itr(shuffle=False):
             sample = utils.move_to_cuda(sample) if gpu else sample
             with torch.no_grad():
-                logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=head)
+                logits = model(**sample["net_input"], features_only=True, classification_head_name=head)[0].cpu()
             if regression:
                 answers = [f"{value:.6f}" if math.isfinite(value) else "nan" for value in logits.view(-1).tolist()]
             else:
                 labels = task.label_dictionary
-                answers = [
-                    labels[row.argmax() + labels.nspecial] if row.isfinite().all() else "nan" for row in logits.cpu()
-                ]
+                answers = [labels[row.argmax() + labels.nspecial] if row.isfinite().all() else "nan" for row in logits]
             for number, answer in zip(sample["id"].tolist(), answers, strict=True):
                 values[number] = answer
         predictions[split] = values

@@ -65,11 +65,8 @@ def perplexity(hypotheses: Lines, settings: Settings) -> list[Score]:
             loss *= tokens / expected
             value, tokens = 2**loss, expected
         unit, eos = "word", f"|eos:counted{'|pieces' if settings.pieces else ''}"
-    samples = "".join(
-        f"|{name.replace('_', '-')}:{setting}"
-        for name in _SAMPLES
-        if (setting := _setting(log, name)) not in (None, "None")
-    )
+    settings_of_samples = {name.replace("_", "-"): _setting(log, name) for name in _SAMPLES}
+    samples = "".join(f"|{name}:{text}" for name, text in settings_of_samples.items() if text not in (None, "None"))
     detail = f"{loss:.4f} bits a {unit}, {tokens:,} {unit}s" + (" with the ends of sentence" if eos else "")
     lines = None if settings.references is None else len(settings.references)
     return [Score("perplexity", value, f"per:{unit}{eos}{samples}", detail, lines)]

@@ -17,7 +17,7 @@ from ode_transformer.lab.analysis.depth.truncation_error import draw_errors
 from ode_transformer.lab.analysis.systems import stacks_among
 from ode_transformer.lab.pages.measurements import SCHEMES, Measurements
 from ode_transformer.lab.pages.page import INK, Drawing, drawing
-from ode_transformer.lab.pages.runs import ReportedRun
+from ode_transformer.lab.pages.runs import ReportedRun, Systems
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 from ode_transformer.support.errors import UserError
 
@@ -28,7 +28,7 @@ AXES = ("updates", "minutes", "operations")
 _MARGIN = 0.08  # around the points of a path, as a fraction of their range
 
 
-def training_figures(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[str, list[Drawing]]:
+def training_figures(systems: Systems) -> dict[str, list[Drawing]]:
     """Return the curves of all quantities by each axis; an axis that a run lacks has none."""
     logged = {name: runs for name, runs in systems.items() if all(run.points for run in runs)}
     figures: dict[str, list[Drawing]] = {}
@@ -41,7 +41,7 @@ def training_figures(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[str, 
     return {by: drawings for by, drawings in figures.items() if drawings}
 
 
-def draw_curves(axes: Axes, systems: Mapping[str, Sequence[ReportedRun]], quantity: str, by: str) -> None:
+def draw_curves(axes: Axes, systems: Systems, quantity: str, by: str) -> None:
     """Draw a panel; that of the learning rate by updates with the end of each warm-up, reached or not."""
     draw_panel(axes, systems, quantity, by)
     if (quantity, by) == ("learning-rate", "updates"):
@@ -49,7 +49,7 @@ def draw_curves(axes: Axes, systems: Mapping[str, Sequence[ReportedRun]], quanti
             axes.axvline(warmup, color=INK, linestyle=":", label=f"end of the warm-up, {warmup:,}")
 
 
-def logged_depth_figures(systems: Mapping[str, Sequence[ReportedRun]]) -> list[Drawing]:
+def logged_depth_figures(systems: Systems) -> list[Drawing]:
     """Return the logged curves by layer: stage weights, then gradient norms, system by system."""
 
     def draw(axes: Axes, name: str, pattern: str) -> None:

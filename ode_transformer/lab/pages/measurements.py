@@ -112,9 +112,8 @@ def measure_depth(result: Measurements, model: Any, split: Split, count: int, ch
             sample = split.sample([chosen[0] - 1])
             result.paths_of = name, chosen[0]
             result.paths = depth_paths(model, name, sample, tableaus)
-    result.notes += [
-        f"no paths and truncation errors of the {name}: {reason}" for name, reason in reasons.items() if reason
-    ]
+    unmeasured = {name: reason for name, reason in reasons.items() if reason}
+    result.notes += [f"no paths and truncation errors of the {name}: {reason}" for name, reason in unmeasured.items()]
     if None in reasons.values():
         flow_samples = [split.sample(numbers) for numbers in split.batches(min(count, FLOW_SENTENCES), MAX_TOKENS)]
         result.errors = block_errors(model.double(), flow_samples, tableaus, [1], FLOW_TOLERANCE, FLOW_STEPS)

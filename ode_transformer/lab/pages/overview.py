@@ -12,7 +12,7 @@ from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.metrics.score_command import parse_recorded, read_systems
 from ode_transformer.lab.metrics.significance import BootstrapResult, half_interval, paired_bootstrap
 from ode_transformer.lab.pages.measurements import Measurements
-from ode_transformer.lab.pages.runs import ReportedRun, train_command
+from ode_transformer.lab.pages.runs import ReportedRun, Systems, train_command
 from ode_transformer.support.errors import UserError
 
 COSTS = (
@@ -27,9 +27,7 @@ def score_titles(runs: Sequence[ReportedRun]) -> list[str]:
     return list(dict.fromkeys(title for run in runs for title in run.scores))
 
 
-def overview_rows(
-    systems: Mapping[str, Sequence[ReportedRun]], measured: Mapping[str, Measurements]
-) -> list[list[str]]:
+def overview_rows(systems: Systems, measured: Mapping[str, Measurements]) -> list[list[str]]:
     """Return a row for each system: its name, seeds, scores with intervals, and the columns of ``COSTS``."""
     titles = score_titles([run for runs in systems.values() for run in runs])
     intervals = bootstrap_results(systems)
@@ -61,7 +59,7 @@ def best_validation(runs: Sequence[ReportedRun]) -> str:
     return f"{text} at {best[0].updates:,}" if len(best) == 1 else text
 
 
-def validation_tables(systems: Mapping[str, Sequence[ReportedRun]]) -> list[dict[str, Any]]:
+def validation_tables(systems: Systems) -> list[dict[str, Any]]:
     """Return the validations of the first run of each system: its sample sentences, and a row for each validation.
 
     A row has the update, the learning rate, the loss, and the translations of the sentences.
@@ -124,7 +122,7 @@ def _score_text(values: Sequence[float], bootstrap: BootstrapResult | None) -> s
     return text
 
 
-def bootstrap_results(systems: Mapping[str, Sequence[ReportedRun]]) -> dict[tuple[str, str], BootstrapResult]:
+def bootstrap_results(systems: Systems) -> dict[tuple[str, str], BootstrapResult]:
     """Resample the test sentences of the systems with a single run, score by score.
 
     :return: system and title -> its scores over the samples, with p of the difference to the first of all systems, if

@@ -22,7 +22,7 @@ from ode_transformer.lab.metrics.significance import SAMPLES
 from ode_transformer.lab.pages import figures, overview, sentences
 from ode_transformer.lab.pages.measurements import CHOSEN, FLOW_SENTENCES, Measurements, measure_run
 from ode_transformer.lab.pages.page import render_page
-from ode_transformer.lab.pages.runs import ReportedRun, read_runs
+from ode_transformer.lab.pages.runs import ReportedRun, Systems, read_runs
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import check_writable, write_text
@@ -101,9 +101,7 @@ def side_by_side(
     return {"sentences": compared, "sentences_title": title, "edits": bool(edits), "metric": METRIC_NAMES[metric]}
 
 
-def measure_systems(
-    systems: Mapping[str, Sequence[ReportedRun]], split: str, count: int, numbers: Sequence[int] | None
-) -> dict[str, Measurements]:
+def measure_systems(systems: Systems, split: str, count: int, numbers: Sequence[int] | None) -> dict[str, Measurements]:
     """Measure the model of the first run of each system that has one."""
     measured = {}
     for name, runs in systems.items():
@@ -116,18 +114,14 @@ def measure_systems(
     return measured
 
 
-def depth_sections(
-    systems: Mapping[str, Sequence[ReportedRun]], measured: Mapping[str, Measurements]
-) -> dict[str, Any] | None:
+def depth_sections(systems: Systems, measured: Mapping[str, Measurements]) -> dict[str, Any] | None:
     """Return the parts of the section on depth; None if there is nothing to show."""
     parts = {
         "logged": figures.logged_depth_figures(systems),
         "can_be_logged": any(run.points for runs in systems.values() for run in runs),
         "weights": {name: m.stage_weights for name, m in measured.items() if m.stage_weights},
         "word_weights": [table for name, m in measured.items() for table in word_tables(name, m)],
-        "histories": [
-            (f"{name}, {stack}", weights) for name, m in measured.items() for stack, weights in m.histories.items()
-        ],
+        "histories": [(f"{name}, {stack}", w) for name, m in measured.items() for stack, w in m.histories.items()],
         "norms": figures.norm_figures(measured) if measured else [],
         "paths": [drawing for name, m in measured.items() for drawing in figures.path_figures(name, m.paths)],
         "paths_of": next((m.paths_of for m in measured.values() if m.paths_of), None),

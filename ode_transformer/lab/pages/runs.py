@@ -109,6 +109,9 @@ class ReportedRun(LoggedRun):
         return int(flag[1]) if flag else None
 
 
+Systems = Mapping[str, Sequence[ReportedRun]]  # runs of each system
+
+
 def read_runs(
     systems: Sequence[tuple[str, Path]], data: Path | None = None
 ) -> tuple[list[ReportedRun], dict[str, Any]]:

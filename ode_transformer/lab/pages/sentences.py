@@ -8,19 +8,19 @@ from ode_transformer.lab.analysis.examples import SystemOutputs, compare_sentenc
 from ode_transformer.lab.analysis.one_sentence import matrix_data
 from ode_transformer.lab.metrics.max_match import MatchedSentence
 from ode_transformer.lab.pages.measurements import Measurements
-from ode_transformer.lab.pages.runs import ReportedRun
+from ode_transformer.lab.pages.runs import Systems
 
 SHORTEST_CHOSEN, LONGEST_CHOSEN = 5, 30  # words of a sentence that is chosen for attention and depth
 
 
-def decoded_split(systems: Mapping[str, Sequence[ReportedRun]]) -> str | None:
+def decoded_split(systems: Systems) -> str | None:
     """Return the first split that all systems with logs have decoded; None if there is none."""
     decoded = [[split for run in runs for split in run.decode_logs] for runs in systems.values()]
     first, *further = [splits for splits in decoded if splits] or [[]]
     return next((split for split in first if all(split in splits for splits in further)), None)
 
 
-def read_system_outputs(systems: Mapping[str, Sequence[ReportedRun]], split: str) -> SystemOutputs | None:
+def read_system_outputs(systems: Systems, split: str) -> SystemOutputs | None:
     """Return the outputs of the first run of each system that decoded a split; None if there are none."""
     first_logs: dict[str, Path] = {}
     for run in (run for runs in systems.values() for run in runs if not run.is_language_model):

@@ -29,6 +29,7 @@ TABLE_NOTE = (
     "the first system's being 1."
 )
 PAIRS_NOTE = "Dunnett's test of all systems against the one that is named: 95% intervals, adjusted p, verdict."
+_MARKER: dict[str, Any] = {"marker": "o", "capsize": 3}
 
 
 @dataclass(frozen=True)
@@ -233,9 +234,7 @@ class StudyResults:
             scores = [self.scores(row, title) for row in rows]
             means, errors = map(mean, scores), [half_interval(values) or nan for values in scores]
             style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "none"} if system.control else {}
-            axes.errorbar(
-                positions, list(means), errors, marker="o", capsize=3, label=plain_label(system.name), **style
-            )
+            axes.errorbar(positions, list(means), errors, label=plain_label(system.name), **_MARKER, **style)
         if not by_parameters:
             axes.set_xticks(sorted({run.row.value or 0 for run in self.runs}))
         axes.set_xlabel("parameters" if by_parameters else axis.name)
@@ -247,9 +246,7 @@ class StudyResults:
         for height, row in enumerate(reversed(rows)):
             values = self.scores(row, title)
             style: dict[str, Any] = {"markerfacecolor": "none"} if row.system.control else {}
-            axes.errorbar(
-                mean(values), height, xerr=half_interval(values) or nan, marker="o", capsize=3, color="C0", **style
-            )
+            axes.errorbar(mean(values), height, xerr=half_interval(values) or nan, color="C0", **_MARKER, **style)
         axes.set_yticks(range(len(rows)), [plain_label(row.system.name) for row in reversed(rows)])
         axes.set_xlabel(title)
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.systems import measure_positions
+from ode_transformer.lab.analysis.systems import Samples, measure_positions
 from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_steps
 from ode_transformer.nn import BlockId, DepthChoice
 from ode_transformer.numerics import ButcherTableau, Recurrence, VectorField, runge_kutta_steps, solve_to_tolerance
@@ -99,9 +99,7 @@ def refusals(model: Any) -> dict[str, str | None]:
     return {name: refusal(stack.choice) for name, stack in depth_stacks(model).items()}
 
 
-def measure_flows(
-    model: Any, samples: Iterable[Mapping[str, Any]], measure: Callable[..., Iterable[Tensor]]
-) -> dict[BlockId, Tensor]:
+def measure_flows(model: Any, samples: Samples, measure: Callable[..., Iterable[Tensor]]) -> dict[BlockId, Tensor]:
     """Measure the blocks that have flows, in the order of their depth, see ``measure_positions`` and ``see_steps``."""
     reasons = refusals(model)
     if None not in reasons.values():

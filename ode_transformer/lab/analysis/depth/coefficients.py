@@ -6,14 +6,14 @@ of the schemes with momentum.
 """
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ode_transformer.lab.analysis.systems import measure_positions, measured_models
+from ode_transformer.lab.analysis.systems import Samples, measure_positions, measured_models
 from ode_transformer.models.layer_hooks import depth_stacks, see_stage_weights
 from ode_transformer.nn import BlockId
 from ode_transformer.numerics import Weight
@@ -33,7 +33,7 @@ class StageWeights:
     deviation: tuple[float, ...]
 
 
-def recorded_weights(model: Any, samples: Iterable[Mapping[str, Any]]) -> dict[BlockId, Tensor]:
+def recorded_weights(model: Any, samples: Samples) -> dict[BlockId, Tensor]:
     """Run batches; return the stage weights in all steps of a block at positions without padding, [stages, N]."""
 
     def measure(block: BlockId, weights: Sequence[Weight], padding: Tensor) -> list[Tensor]:

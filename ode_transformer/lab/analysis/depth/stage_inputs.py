@@ -49,10 +49,8 @@ def stage_inputs(model: Any, samples: Sequence[Mapping[str, Any]]) -> list[Stage
         runge_kutta_steps(evaluate, y, get_tableau(choice.scheme), 1, 1 / choice.steps)
         start, first, rows = y.float(), increments[0].float(), []
         for point, increment in zip(points, increments, strict=True):
-            lengths = [
-                vector.float().norm(dim=-1) / start.norm(dim=-1) for vector in (point.float() - start, increment)
-            ]
-            rows += [*lengths, cosine_similarity(increment.float(), first, dim=-1)]
+            norms = [vector.float().norm(dim=-1) / start.norm(dim=-1) for vector in (point.float() - start, increment)]
+            rows += [*norms, cosine_similarity(increment.float(), first, dim=-1)]
         return rows
 
     return [
