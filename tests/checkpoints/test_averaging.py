@@ -123,9 +123,8 @@ FIRST = {"w": torch.zeros(2), "b": torch.zeros(1), "e._extra_state": encode("sch
 
 def test_the_rest_is_kept_and_the_optimizer_dropped(tmp_path: Path):
     """Buffers that are no floats come from the last file."""
-    models = [
-        FIRST | {"count": torch.tensor(i), "mask": torch.tensor(i == 2), "w": torch.tensor(i / 2)} for i in range(3)
-    ]
+    numbers = [{"count": i, "mask": i == 2, "w": i / 2} for i in range(3)]
+    models = [FIRST | {name: torch.tensor(value) for name, value in of_model.items()} for of_model in numbers]
     state = average_checkpoints([write(tmp_path / f"{i}.pt", model) for i, model in enumerate(models)])
     assert state["cfg"]["model"].arch == "transformer_tiny"
     assert state["optimizer_history"] == [{"num_updates": 7}]
@@ -158,8 +157,6 @@ def test_a_broken_checkpoint_among_good_ones(tmp_path: Path, capsys: pytest.Capt
     output.write_bytes(b"old")
     assert main(["checkpoint", "average", str(tmp_path), "--last", "3", "--output", str(output)]) == 2
     broken = tmp_path / "checkpoint2.pt"
-    assert capsys.readouterr() == (
-        "",
-        f"ode-transformer checkpoint: error: {broken}: broken or truncated, or not a checkpoint\n",
-    )
+    message = f"ode-transformer checkpoint: error: {broken}: broken or truncated, or not a checkpoint\n"
+    assert capsys.readouterr() == ("", message)
     assert output.read_bytes() == b"old"

@@ -139,9 +139,7 @@ def test_options_of_a_criterion_that_refer_to_others_have_values(folder: Path, s
 
 
 @pytest.mark.parametrize("command", ["verify", "average"])
-def test_parameters_that_are_no_numbers_are_refused(
-    folder: Path, command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parameters_that_are_no_numbers_are_refused(folder: Path, command: str, capsys) -> None:
     rewrite(folder, lambda state: state["model"]["encoder.layer_norm.weight"][:1].fill_(float("nan")))
     output = ["--output", str(folder / "average.pt")] if command == "average" else []
     assert main(["checkpoint", command, str(folder / "model.pt"), *output]) != 0

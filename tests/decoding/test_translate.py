@@ -81,9 +81,7 @@ def test_translations_are_those_of_fairseq_in_the_order_of_the_text(untrained: P
     assert command(text, "--beam", 3, "--lenpen", 0.6).decode() == "".join(f"{line}\n" for line in expected)
 
 
-def test_a_translation_does_not_depend_on_the_other_lines(
-    command: Command, monkeypatch: pytest.MonkeyPatch, untrained: Path
-) -> None:
+def test_a_translation_does_not_depend_on_the_other_lines(command: Command, monkeypatch, untrained: Path) -> None:
     texts = [f"{source}\n" for source in SOURCES[:6]]
     by_length = ("--max-len-a", 0.5, "--max-len-b", 3)  # which ends most of an untrained model's
     alone = [command(text, *by_length) for text in texts]

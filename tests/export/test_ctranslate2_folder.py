@@ -89,10 +89,8 @@ def test_greedy_translations_are_those_of_the_checkpoint(flags: tuple, tmp_path:
         dictionary = folder / "dict.de.txt"
         dictionary.write_text("".join(reversed(dictionary.read_text().splitlines(keepends=True))))
     assert export(command, model)[0].endswith(" MiB\n")
-    greedy = ("--beam", 1, "--max-len-b", 12, "--cpu")
-    (expected, _), (lines, _) = (
-        command("translate", "--path", path, *greedy, text=TEXT) for path in (model, folder / "folder")
-    )
+    greedy = ("translate", "--beam", 1, "--max-len-b", 12, "--cpu", "--path")
+    (expected, _), (lines, _) = (command(*greedy, path, text=TEXT) for path in (model, folder / "folder"))
     assert lines == expected
     assert lines.split("\n")[-5:-3] == ["", ""]  # lines without text stay empty
     assert len(set(lines.split("\n"))) > 30
@@ -128,9 +126,7 @@ def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: 
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
-def test_a_folder_with_other_probabilities_is_not_left(
-    to: str, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_with_other_probabilities_is_not_left(to: str, tmp_path: Path, command: Command, monkeypatch) -> None:
     model = make_smooth_model(tmp_path, *ONES)
     monkeypatch.setattr(ctranslate2_folder, "set_layer_norm", set_plain_layer_norm)
     monkeypatch.setattr(huggingface_folder, "model_options", lambda o: model_options(o) | {"activation_fn": "gelu"})
@@ -166,7 +162,5 @@ def test_an_exported_model_is_loaded_without_pytorch(folder: Path) -> None:
         "import sys; from ode_transformer.cli import main; "
         f"main(['translate', '--path', {str(folder)!r}]); print({{'torch', 'fairseq'}} & set(sys.modules))"
     )
-    completed = subprocess.run(
-        [sys.executable, "-c", code], input="A dog.\n", capture_output=True, text=True, check=True
-    )
-    assert completed.stdout.endswith("\nset()\n")
+    output = subprocess.check_output([sys.executable, "-c", code], input="A dog.\n", text=True)
+    assert output.endswith("\nset()\n")

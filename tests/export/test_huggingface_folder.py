@@ -56,10 +56,8 @@ def test_generate_gives_the_tokens_of_the_checkpoint(kind: str, tmp_path: Path) 
     for ids, mask, source in zip(batch["input_ids"], batch["attention_mask"], sources, strict=True):
         assert torch.equal(ids[mask.bool()], source)
     for beam, penalty in ((1, 1.0), (4, 0.6)):
-        expected = [
-            hypotheses[0]["tokens"].tolist()
-            for hypotheses in hub.generate(sources, beam=beam, lenpen=penalty, max_len_b=12)
-        ]
+        hypotheses = hub.generate(sources, beam=beam, lenpen=penalty, max_len_b=12)
+        expected = [best["tokens"].tolist() for best, *_ in hypotheses]
         found = model.generate(**batch, num_beams=beam, length_penalty=penalty, max_length=14)
         assert [[token for token in row[1:].tolist() if token != 1] for row in found] == expected
         texts = tokenizer.batch_decode(found, skip_special_tokens=True)

@@ -154,9 +154,7 @@ def test_the_least_used_recordings_go_when_memory_ends() -> None:
     assert replays(criterion, model, samples[0], times=1) == 0  # dropped, and still used least
 
 
-def test_a_training_goes_on_when_memory_ends_while_recording(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_training_goes_on_when_memory_ends_while_recording(monkeypatch, caplog) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("CUDA out of memory. Tried to allocate 1.00 GiB.")
 

@@ -103,14 +103,9 @@ class Browser:
         words = [CHROMIUM, *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]
         # Chromium reads from descriptor 3 and writes to descriptor 4.
         line = f"exec {shlex.join(words)} 3<&{read_end} 4>&{write_end}"
+        settings: Any = {"pass_fds": (read_end, write_end), "env": os.environ | {"HOME": str(folder)}}
         with open(folder / "chromium.log", "wb") as log:
-            self.process = subprocess.Popen(
-                ["bash", "-c", line],
-                pass_fds=(read_end, write_end),
-                stdout=log,
-                stderr=log,
-                env=os.environ | {"HOME": str(folder)},
-            )
+            self.process = subprocess.Popen(["bash", "-c", line], stdout=log, stderr=log, **settings)
         os.close(read_end)
         os.close(write_end)
         self.pages: dict[str, Page] = {}

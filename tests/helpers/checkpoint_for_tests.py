@@ -52,10 +52,8 @@ def make_language_model(directory: Path, *flags: object) -> Path:
         builder.add_item(dictionary.encode_line(" ".join(words), add_if_not_exist=False))
     builder.finalize(str(directory / "valid.idx"))
     sizes = SMALL[SMALL.index("--decoder-embed-dim") :]
-    samples = ("--sample-break-mode", "complete", "--tokens-per-sample", 12)
-    return _write(
-        directory, ("--task", "language_modeling", "--arch", "ode_transformer_lm_rk2", *sizes, *samples, *flags)
-    )
+    task = ("--task", "language_modeling", "--sample-break-mode", "complete", "--tokens-per-sample", 12)
+    return _write(directory, (*task, "--arch", "ode_transformer_lm_rk2", *sizes, *flags))
 
 
 def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | None = None) -> Path:

@@ -37,9 +37,8 @@ def sentence(language: str, meaning: tuple[int, ...], version: int = 0, tokenise
 
     :param version: order of its phrases, which differs among references
     """
-    subject, predicate, adverbial = (
-        phrases[number] for phrases, number in zip(PHRASES[language], meaning, strict=True)
-    )
+    chosen = zip(PHRASES[language], meaning, strict=True)
+    subject, predicate, adverbial = (phrases[number] for phrases, number in chosen)
     orders = [
         f"{subject} {predicate} {adverbial}",
         f"{adverbial}, {subject} {predicate}",
@@ -54,10 +53,8 @@ def pairs_of(corpus: ParallelCorpus, location: PairLocation, count: int, version
     """Return the pairs of a file; files with the same source side have the same sentences."""
     source = f"{location.source_file or location.file} {location.source or location.member}"
     meanings = random.Random(source).sample(MEANINGS, count)
-    tokenised = not corpus.text.tokenise
-    return [
-        (sentence(corpus.source, m, 0, tokenised), sentence(corpus.target, m, version, tokenised)) for m in meanings
-    ]
+    write = partial(sentence, tokenised=not corpus.text.tokenise)
+    return [(write(corpus.source, meaning), write(corpus.target, meaning, version)) for meaning in meanings]
 
 
 def filtered_pairs(corpus: ParallelCorpus) -> list[Pair]:
@@ -78,9 +75,7 @@ def counts_of(corpus: ParallelCorpus) -> dict[str, int]:
     """Return the lines that preparation must find in each split, and those it must leave out."""
     train = training_lines(corpus) * len(corpus.train)
     valid = train // corpus.hold_out if corpus.hold_out else OTHERS * len(corpus.valid)
-    tests = {
-        fairseq_test_split(number): OTHERS * len(locations) for number, locations in enumerate(corpus.test.values())
-    }
+    tests = {fairseq_test_split(n): OTHERS * len(locations) for n, locations in enumerate(corpus.test.values())}
     left_out = {"left out": len(filtered_pairs(corpus))} if corpus.keep else {}
     return {"train": train - valid if corpus.hold_out else train, "valid": valid} | tests | left_out
 
@@ -114,10 +109,8 @@ def texts_at(location: PairLocation) -> list[tuple[str | None, str | None, Calla
         return [(location.file, location.member, partial(tmx, location.languages))]
     if location.format == "tsv":
         return [(location.file, location.member, partial(table, location.columns))]
-    sides = (
-        (location.source_file or location.file, location.source),
-        (location.target_file or location.file, location.target),
-    )
+    files = location.source_file or location.file, location.target_file or location.file
+    sides = zip(files, (location.source, location.target), strict=True)
     return [(*side, partial(one_side, location.format, number)) for number, side in enumerate(sides)]
 
 
@@ -157,16 +150,12 @@ def tagged(texts: list[str]) -> str:
 
 
 def tmx(languages: list[str], pairs: list[Pair]) -> str:
-    written_lines = [
-        '<?xml version="1.0" encoding="UTF-8" ?>',
-        '<tmx version="1.4">',
-        '<header srclang="en"/>',
-        "<body>",
-    ]
+    head = ['<?xml version="1.0" encoding="UTF-8" ?>', '<tmx version="1.4">', '<header srclang="en"/>', "<body>"]
+    units = []
     for pair in pairs:
         sides = zip(languages, map(html.escape, pair), strict=True)
-        written_lines += ["<tu>", *(f'<tuv xml:lang="{side}"><seg>{text}</seg></tuv>' for side, text in sides), "</tu>"]
-    return lines([*written_lines, "</body>", "</tmx>"])
+        units += ["<tu>", *(f'<tuv xml:lang="{side}"><seg>{text}</seg></tuv>' for side, text in sides), "</tu>"]
+    return lines([*head, *units, "</body>", "</tmx>"])
 
 
 def table(columns: list[int], pairs: list[Pair]) -> str:

@@ -14,11 +14,8 @@ PLACES = ["Lyon", "Oslo", "Porto", "Turin", "Ghent", "Kyoto", "Quito", "Perth"]
 PEOPLE = ["The mayor", "A teacher", "The coach", "A nurse", "The pilot", "A farmer", "The judge", "A singer"]
 EVENTS = ["opened the new bridge", "won the final race", "found a lost painting", "met the foreign minister"]
 TIMES = ["on Monday", "last week", "in early March", "after a long winter", "before the vote", "during the storm"]
-FILLING = [
-    *(source for source, _ in PAIRS[:16]),
-    'Some were not amused: "Too loud," said one.',
-    "The U.S. embassy sent it.",
-]
+FILLING = [source for source, _ in PAIRS[:16]]
+FILLING += ['Some were not amused: "Too loud," said one.', "The U.S. embassy sent it."]
 SPLITS = {"train": 44, "val": 8, "test": 8}
 EMPTY = 5  # number of the story without an article; it is for training
 LONG = 44  # number of the story with a highlight that no model takes; it is for validation

@@ -13,7 +13,7 @@ from torch.nn.functional import linear
 
 from ode_transformer.cli.command import main
 from ode_transformer.models.conversion import convert_checkpoint, convert_options, convert_parameters
-from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.models.model_from_options import build_from_options, numbered_dictionary
 from ode_transformer.support.errors import UserError
 
 CASES = ("ode_encoder_rk2_gate__learnable_dense", "ode_encoder_rk4__none", "macaron_encdec__prenorm", "reformer_fast")
@@ -23,23 +23,18 @@ CASES = ("ode_encoder_rk2_gate__learnable_dense", "ode_encoder_rk4__none", "maca
 def test_the_converted_model_computes_what_was_recorded(case: str, tmp_path: Path) -> None:
     """Through a file, the command and fairseq's own loading: encoder, logits, gradients, decoding step by step."""
     from fairseq import checkpoint_utils
-    from fairseq.data import Dictionary
 
     options = json.loads((RECORDINGS / case / f"{case}.json").read_text())["args"]
     recorded = read_recording(case)
-    dictionary = Dictionary()
-    for number in range(recorded["sd/encoder.embed_tokens.weight"].size(0) - len(dictionary)):
-        dictionary.add_symbol(f"w{number}")
+    dictionary, path = numbered_dictionary(len(recorded["sd/encoder.embed_tokens.weight"])), tmp_path / "model.pt"
     for language in ("en", "de"):
         dictionary.save(str(tmp_path / f"dict.{language}.txt"))
     names = {"task": "translation", "source_lang": "en", "target_lang": "de", "data": str(tmp_path)}
     released = {"args": Namespace(**options, **names), "model": part(recorded, "sd/")}
     torch.save(released, tmp_path / "released.pt")
-    assert main(["checkpoint", "convert", str(tmp_path / "released.pt"), "--output", str(tmp_path / "model.pt")]) == 0
+    assert main(["checkpoint", "convert", str(tmp_path / "released.pt"), "--output", str(path)]) == 0
 
-    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
-        [str(tmp_path / "model.pt")], {"data": str(tmp_path)}
-    )
+    (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(tmp_path)})
     model = model.double().eval()
     previous, kept = recorded["prev_output_tokens"], recorded["tgt_nonpad_mask"]
     for side in ("right", "left"):

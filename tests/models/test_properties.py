@@ -123,9 +123,8 @@ COVERS = [  # the options besides, the axes, and their combinations
     )
 ]
 PARTS = [arch | parts for arch, _, cover in COVERS for parts in cover]
-PARTS += [
-    {"arch": "reformer", "decoder_ode_scheme": "dlstm", "dlstm_merge": merge} for merge in OPTIONS["merge"].samples()
-]
+JOINT_LSTM = {"arch": "reformer", "decoder_ode_scheme": "dlstm"}
+PARTS += [JOINT_LSTM | {"dlstm_merge": merge} for merge in OPTIONS["merge"].samples()]
 PARTS += [{"arch": "reformer", "decoder_ode_scheme": scheme} for scheme in (*OTHER_RECURRENCES, "iiet")]
 PARTS += [
     {"arch": LANGUAGE_MODEL} | parts
@@ -247,9 +246,7 @@ def test_recomputing_shows_pytorch_a_tensor(parts, example, monkeypatch: pytest.
 
 def test_each_dropout_reaches_its_place() -> None:
     model = small_model(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3, word_dropout_prob=0.4)
-    found = {
-        name: module.probability for name, module in model.named_modules() if isinstance(module, (Dropout, WordDropout))
-    }
+    dropouts = {name: m for name, m in model.named_modules() if isinstance(m, (Dropout, WordDropout))}
     expected = {"encoder.word_dropout": 0.4, "decoder.word_dropout": 0.4}
     for stack, sublayers in (("encoder", ("self_attn", "ffn")), ("decoder", ("self_attn", "encoder_attn", "ffn"))):
         for layer in range(2):
@@ -257,7 +254,7 @@ def test_each_dropout_reaches_its_place() -> None:
                 place = f"{stack}.layers.{layer}.{sublayer}"
                 expected[f"{place}.dropout"] = 0.1
                 expected[f"{place}.function.dropout"] = 0.3 if sublayer == "ffn" else 0.2
-    assert found == expected
+    assert {name: module.probability for name, module in dropouts.items()} == expected
     assert model.encoder.dropout_module.p == model.decoder.dropout_module.p == 0.1
 
 

@@ -13,9 +13,7 @@ from ode_transformer.nn.linear import linear_map
 
 # A map that narrows, and two that widen: for the gradient of the weight, one copies dy, the other x.
 @pytest.mark.parametrize(("input_dim", "dim", "bias"), [(96, 64, True), (96, 160, True), (16, 160, False)])
-def test_values_and_gradients_of_both_libraries(
-    input_dim: int, dim: int, bias: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_and_gradients_of_both_libraries(input_dim: int, dim: int, bias: bool, monkeypatch) -> None:
     torch.manual_seed(1)
     layer = Linear(input_dim, dim, bias=bias)
     x = torch.randn(3, 40, input_dim, requires_grad=True)
@@ -45,9 +43,7 @@ def test_values_and_gradients_of_both_libraries(
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_types_and_a_changed_precision_are_left_to_pytorch(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_types_and_a_changed_precision_are_left_to_pytorch(dtype: torch.dtype, monkeypatch) -> None:
     monkeypatch.setattr(module, "ONEDNN_LINEAR", Mock(side_effect=AssertionError))
     x, weight = torch.randn(8, 16, dtype=dtype), torch.randn(4, 16, dtype=dtype)
     assert torch.equal(linear_map(x, weight), linear(x, weight))

@@ -49,15 +49,10 @@ COVER = [DepthChoice(**parts) for parts in pairwise(AXES, goes_together)]
 
 
 def build_layer(choice: DepthChoice) -> Layer:
+    norms = {"normalize_before": choice.normalize_before, "normalized": choice.normalizes_sublayers}
+
     def sublayer() -> SubLayer:
-        before = choice.normalize_before
-        return SubLayer(
-            SubLayerKind.FEED_FORWARD,
-            nn.Linear(DIM, DIM),
-            DIM,
-            normalize_before=before,
-            normalized=choice.normalizes_sublayers,
-        )
+        return SubLayer(SubLayerKind.FEED_FORWARD, nn.Linear(DIM, DIM), DIM, **norms)
 
     copies = range(choice.copies)
     return Layer({name: nn.ModuleList(sublayer() for _ in copies) for name in KINDS}).double()
@@ -177,9 +172,7 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
             x = stepped(sublayers, x)
         else:
             for name, sublayer in zip(KINDS, sublayers, strict=True):
-                alone = (
-                    choice.scope in ("san/ffn", "san+ffn") or name == {"san": "self_attn", "ffn": "ffn"}[choice.scope]
-                )
+                alone = choice.scope in ("san/ffn", "san+ffn", {"self_attn": "san", "ffn": "ffn"}[name])
                 x = stepped([sublayer], x) if alone else whole([sublayer], 0, x)
         if choice.history != "none":
             norm = scheme.norms[n]

@@ -20,8 +20,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     for name, lines in texts.items():
         paths[name].write_text("".join(f"{line}\n" for line in lines))
     log = [
-        f"S-{n}\t{SOURCES[n]}\nT-{n}\t{REFERENCES[n]}\nH-{n}\t-0.1\tx x\nD-{n}\t-0.1\t{BASELINE[n]}\n"
-        for n in (2, 0, 1)
+        f"S-{n}\t{SOURCES[n]}\nT-{n}\t{REFERENCES[n]}\nH-{n}\t-1\tx x\nD-{n}\t-1\t{BASELINE[n]}\n" for n in (2, 0, 1)
     ]
     paths["log"].write_text("2026 | INFO | fairseq_cli.generate | loading\n" + "".join(log) + "Generate test: BLEU\n")
     paths["pieces"] = paths["log"].with_name("pieces")
@@ -44,9 +43,7 @@ TABLE = """Beside the reference: **added**, ~~missing~~. In brackets: per of the
 
 @pytest.mark.parametrize("baseline", ["log", "baseline", "pieces"])
 @pytest.mark.parametrize("chosen", [("--lines", "2"), ("--most-different", "1")])
-def test_logs_and_texts_of_systems(
-    files: dict[str, Path], capsys: pytest.CaptureFixture[str], baseline: str, chosen: tuple[str, ...]
-) -> None:
+def test_logs_and_texts_of_systems(files: dict[str, Path], capsys, baseline: str, chosen: tuple[str, ...]) -> None:
     sides = [] if baseline == "log" else ["--source", str(files["source"]), "--references", str(files["references"])]
     systems = [f"baseline={files[baseline]}", f"rk4={files['rk4']}"]
     output = files["log"].with_name("examples.md")

@@ -189,6 +189,5 @@ def test_files_addresses_checksums_and_copies_go_together() -> None:
         assert entry.obtain or entry.single_host or len({url.split("/")[2] for url in urls}) > 1, name
         assert bool(entry.checksum) == bool(entry.checksum_from), name
         assert bool(entry.urls) != bool(entry.obtain), name
-    assert {name for task in TASKS.values() for name in task.sources} == {
-        name for name in sources if name.startswith("glue_")
-    }
+    of_glue = {name for name in sources if name.startswith("glue_")}
+    assert {name for task in TASKS.values() for name in task.sources} == of_glue

@@ -90,11 +90,8 @@ def test_traps(name: str, preparation: str | None, tmp_path: Path, monkeypatch: 
     traps, (kept, left_out) = trap_pairs(corpus), length_pairs(corpus.keep)
     fillers = [("filler", "filler")] * max(2, corpus.hold_out or 0)  # so many that a pair is held out
     held_out = (*corpus.valid, *chain.from_iterable([*corpus.test.values(), *corpus.references.values()]))
-    contents = [
-        (corpus.train[0], traps + kept + left_out + fillers),
-        *((location, fillers) for location in corpus.train[1:]),
-        *((location, traps) for location in held_out),
-    ]
+    contents = [(corpus.train[0], traps + kept + left_out + fillers)]
+    contents += [(location, fillers) for location in corpus.train[1:]] + [(location, traps) for location in held_out]
     monkeypatch.setattr(parallel_stand_in, "contents", lambda corpus: iter(contents))
     monkeypatch.setattr(parallel_stand_in, "tagged", titles)
     files = parallel_stand_in.write_raw(recipe, tmp_path / "raw")
@@ -121,9 +118,6 @@ def test_traps(name: str, preparation: str | None, tmp_path: Path, monkeypatch: 
         assert written("valid") == valid
     assert written("train") == training
     for number, locations in enumerate(corpus.test.values()):
-        expected = [
-            pair
-            for location in locations
-            for pair in prepared(traps, corpus.test_text or corpus.text, location.straight_apostrophes)
-        ]
-        assert written(f"test{number or ''}") == expected
+        text = corpus.test_text or corpus.text
+        expected = [prepared(traps, text, location.straight_apostrophes) for location in locations]
+        assert written(f"test{number or ''}") == list(chain.from_iterable(expected))

@@ -44,9 +44,8 @@ def bleu(hypotheses: list[str], references: list[str]) -> Score:
 
 def bootstrap(metric: str, *systems: list[str], samples: int = 300, seed: int = 12345) -> list[BootstrapResult]:
     """The test of one training of each system."""
-    return paired_bootstrap(
-        [[METRICS[metric].sentence_statistics(lines, SETTINGS)] for lines in systems], samples, seed
-    )
+    statistics = [[METRICS[metric].sentence_statistics(lines, SETTINGS)] for lines in systems]
+    return paired_bootstrap(statistics, samples, seed)
 
 
 @pytest.mark.parametrize("metric", COMPARED)
@@ -79,9 +78,8 @@ def test_mean_intervals_and_p_are_those_of_the_definition() -> None:
 
 def statistics(wrong: NDArray[np.float64]) -> SentenceStatistics:
     """Those of a word error rate, from a 1 for each wrong word."""
-    return SentenceStatistics(
-        np.stack([wrong, np.ones_like(wrong)], axis=-1), lambda sums: float(100 * sums[0] / sums[1])
-    )
+    counts = np.stack([wrong, np.ones_like(wrong)], axis=-1)
+    return SentenceStatistics(counts, lambda sums: float(100 * sums[0] / sums[1]))
 
 
 def test_the_test_over_sentences_contains_no_chance_of_seeds() -> None:
@@ -119,9 +117,7 @@ def test_systems_are_equivalent_within_the_margin_of_their_score() -> None:
     assert compare_systems(scores, "plain", "perplexity valid")["alike"].verdict == "undecided"
 
 
-def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(tmp_path: Path, capsys) -> None:
     files = {name: str(tmp_path / name) for name in ("references", "good", "alike", "bad")}
     for path, lines in zip(files.values(), (REFERENCES, GOOD, ALIKE, BAD), strict=True):
         Path(path).write_text("".join(line + "\n" for line in lines))
@@ -129,9 +125,8 @@ def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(
     words = ["score", "--metric", "bleu", *systems, "--references", files["references"], "--bootstrap-samples", "100"]
     assert main(words) == 0
     good, alike, first, bad, again, second = capsys.readouterr().out.splitlines()
-    assert [good, alike] == [
-        f"{files[name]}: {bleu(*text)}" for name, *text in (("good", GOOD, REFERENCES), ("alike", ALIKE, REFERENCES))
-    ]
+    assert good == f"{files['good']}: {bleu(GOOD, REFERENCES)}"
+    assert alike == f"{files['alike']}: {bleu(ALIKE, REFERENCES)}"
     assert bad == again
     statistics = [METRICS["bleu"].sentence_statistics(lines, SETTINGS) for lines in (GOOD, ALIKE, BAD, BAD)]
     expected = paired_bootstrap([statistics[:2], statistics[2:]], 100)

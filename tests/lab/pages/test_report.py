@@ -69,10 +69,8 @@ def test_the_sentences_that_differ_most_come_first() -> None:
     single = SystemOutputs(OUTPUTS.source, OUTPUTS.references, {"first": OUTPUTS.systems["first"]})
     assert chosen_numbers(single, "chrf", 2) == [1, 3]
     (sentence,) = compared_sentences(OUTPUTS, [2], "chrf", {})
-    assert [line["pieces"] for line in sentence["lines"]] == [
-        [("missing", "kurz"), ("added", "lang")],
-        [("equal", "kurz")],
-    ]
+    first, last = (line["pieces"] for line in sentence["lines"])
+    assert (first, last) == ([("missing", "kurz"), ("added", "lang")], [("equal", "kurz")])
 
 
 def test_weights_by_word_of_several_steps_are_their_mean() -> None:

@@ -66,10 +66,8 @@ def check_legibility(page: Page) -> None:
 def check_sections(page: Page) -> None:
     """Tables have the scores and weights of the runs."""
     titles = page.evaluate("[...document.querySelectorAll('h2')].map(h => h.textContent)")
-    assert titles == [
-        *("Systems", "Training", "Depth", "Attention", "Surprisal by word", "Outputs side by side"),
-        "Commands and machine",
-    ]
+    assert titles[:4] == ["Systems", "Training", "Depth", "Attention"]
+    assert titles[4:] == ["Surprisal by word", "Outputs side by side", "Commands and machine"]
     rows = page.evaluate(
         "[...document.querySelectorAll('#systems tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
     )

@@ -27,9 +27,7 @@ V100, A100, P100 = (7, 0), (8, 0), (6, 0)  # compute capabilities
         ((A100,), {"nodes": 2, "node_rank": 1, "master": "a:1"}, Machine(1, "fp16", 2, 1, "a:1")),
     ],
 )
-def test_what_the_machine_has_and_the_user_chose(
-    monkeypatch: pytest.MonkeyPatch, gpus: tuple, options: dict, expected: Machine
-) -> None:
+def test_what_the_machine_has_and_the_user_chose(monkeypatch, gpus: tuple, options: dict, expected: Machine) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: gpus[number])
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=16e9))

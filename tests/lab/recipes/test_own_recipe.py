@@ -23,10 +23,8 @@ SPLITS = ("train", "valid", "test")
 
 def two_files(name: str, sides: tuple[str, str]) -> list[dict[str, list[str]]]:
     """Return the texts of each split by the names of their files."""
-    return [
-        {name.format(split=split, side=side): [pair[n] for pair in PAIRS] for n, side in enumerate(sides)}
-        for split in SPLITS
-    ]
+    texts = {side: [pair[number] for pair in PAIRS] for number, side in enumerate(sides)}
+    return [{name.format(split=split, side=side): text for side, text in texts.items()} for split in SPLITS]
 
 
 TEXTS = {

@@ -73,9 +73,7 @@ def test_checkpoints_go_on_demand_once_a_run_is_evaluated(trained: list[str], tm
         assert len(list(tmp_path.rglob("*.pt"))) == kept
 
 
-def test_two_systems_are_compared_over_sentences(
-    trained: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_systems_are_compared_over_sentences(trained: list[str], monkeypatch, capsys) -> None:
     """As Xu et al. (2020) mark a score that is better than the Transformer's."""
 
     def evaluate(experiment: Experiment) -> dict[str, Score]:
