@@ -58,10 +58,8 @@ def write(model: TranslationModel, folder: Path, quantization: None) -> None:
     stored = {name: tensor.contiguous() for name, tensor in exported.state_dict().items() if name not in tied}
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     config.architectures = [ODETransformerForSeq2SeqLM.__name__]
-    config.auto_map = {
-        "AutoConfig": f"{MODULE}.ODETransformerConfig",
-        "AutoModelForSeq2SeqLM": f"{MODULE}.ODETransformerForSeq2SeqLM",
-    }
+    classes = {"AutoConfig": "ODETransformerConfig", "AutoModelForSeq2SeqLM": "ODETransformerForSeq2SeqLM"}
+    config.auto_map = {name: f"{MODULE}.{own}" for name, own in classes.items()}
     config.save_pretrained(folder)
     positions = int(model.model.max_decoder_positions())
     GenerationConfig(

@@ -10,7 +10,8 @@ from fairseq.models.transformer.transformer_legacy import base_architecture
 from ode_transformer.models.depth_options import DEPTH_DEFAULTS, set_defaults
 
 # Options of layers as in the Transformer of 2017.
-PLAIN_LAYERS = {"max_relative_positions": 0, "encoder_layer_history": "none", "decoder_layer_history": "none"}
+NO_HISTORY: dict[str, Any] = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
+PLAIN_LAYERS = {"max_relative_positions": 0} | NO_HISTORY
 
 # Options by the scheme in an architecture's name (ODE Transformer 2022, section 3). There "rk2" is the RK2-block with
 # learnable γ_i, which is the scheme rk2 (Heun's) with the learned gate; RK4 keeps the coefficients of its tableau.
@@ -22,12 +23,7 @@ SCHEME_OPTIONS: dict[str, dict[str, Any]] = {
     "euler": {"encoder_ode_scheme": "euler"},
     "normalized": {"encoder_ode_scheme": "euler", "ode_normalize_step": True},
     "rk2": {"encoder_ode_scheme": "rk2", "ode_coefficients": "gate"},
-    "ones": {
-        "encoder_ode_scheme": "rk2",
-        "ode_coefficients": "ones",
-        "encoder_layer_history": "none",
-        "decoder_layer_history": "none",
-    },
+    "ones": {"encoder_ode_scheme": "rk2", "ode_coefficients": "ones"} | NO_HISTORY,
     "rk4": {"encoder_ode_scheme": "rk4"},
     "pcformer": {
         "encoder_ode_scheme": "pcformer4",
@@ -51,12 +47,8 @@ def stack_sizes(
     sizes: dict[str, Any] = {}
     for stack, layers in (("encoder", encoder), ("decoder", decoder)):
         if layers is not None:
-            sizes |= {
-                f"{stack}_embed_dim": dim,
-                f"{stack}_ffn_embed_dim": inner_dim,
-                f"{stack}_attention_heads": heads,
-                f"{stack}_layers": layers,
-            }
+            sizes |= {f"{stack}_embed_dim": dim, f"{stack}_ffn_embed_dim": inner_dim}
+            sizes |= {f"{stack}_attention_heads": heads, f"{stack}_layers": layers}
     return sizes | options
 
 
@@ -76,21 +68,11 @@ TRANSLATION_SIZES: dict[str, dict[str, Any]] = {
 
 def complete_transformer_options(args: argparse.Namespace) -> None:
     """Set what is still open to the defaults of our Transformers, in the size of WMT's base model."""
-    set_defaults(
-        args,
-        decoder_ode_scheme="euler",
-        encoder_layer_history="dlcl",
-        decoder_layer_history="dlcl",
-        max_relative_positions=8,
-    )
+    set_defaults(args, decoder_ode_scheme="euler", max_relative_positions=8)
+    set_defaults(args, encoder_layer_history="dlcl", decoder_layer_history="dlcl")
     set_defaults(args, **DEPTH_DEFAULTS)
-    set_defaults(
-        args,
-        encoder_normalize_before=not args.post_norm,
-        decoder_normalize_before=not args.post_norm,
-        attention_dropout=0.1,
-        activation_dropout=0.1,
-    )
+    set_defaults(args, encoder_normalize_before=not args.post_norm, decoder_normalize_before=not args.post_norm)
+    set_defaults(args, attention_dropout=0.1, activation_dropout=0.1)
     base_architecture(args)
 
 

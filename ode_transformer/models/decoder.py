@@ -78,10 +78,9 @@ class ODETransformerDecoder(DepthStack, TransformerDecoderBase):
         y0 = self._embed(prev_output_tokens, incremental_state)  # [B, T, C]
         aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
         reported = not self.training and (self.reports_alignment or incremental_state is None)
+        reported |= alignment_layer is not None
         weights: list[Tensor] = []
-        requested = (
-            {(aligned, SubLayerKind.CROSS_ATTENTION): weights} if reported or alignment_layer is not None else {}
-        )
+        requested = {(aligned, SubLayerKind.CROSS_ATTENTION): weights} if reported else {}
         if incremental_state is None:
             context = self._context(prev_output_tokens, encoder_out, not full_context_alignment, requested, y0.dtype)
         else:

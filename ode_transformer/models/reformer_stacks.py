@@ -102,12 +102,9 @@ class Pairs(NamedTuple):
 
     def part(self, rows: slice, source_range: slice, target_range: slice) -> "Pairs":
         """Return some rows of the batch, and of these some of the positions."""
-        return Pairs(
-            self.source[rows, source_range],
-            self.source_padding[rows, source_range],
-            self.target[rows, target_range],
-            self.target_padding[rows, target_range],
-        )
+        source = (tensor[rows, source_range] for tensor in (self.source, self.source_padding))
+        target = (tensor[rows, target_range] for tensor in (self.target, self.target_padding))
+        return Pairs(*source, *target)
 
 
 # Computes a grid: pairs and caches of decoding -> features [B, T, C] and, if reported, attention [B, T, S]

@@ -136,13 +136,9 @@ class CatalogueCorpus(WheelCorpus):
             listed = ", ".join(f"{code} ({count})" for code, count in sorted(languages)) or "none at all"
             raise UserError(f"no catalogues of --target {self.target}; languages of most packages: {listed}")
         spelling = _RESPELLED.get(self.target, {})
-        candidates = (
-            (wheel.package, Pair(pair.source, pair.target.translate(spelling)))
-            for wheel in contents
-            for message in wheel.messages
-            if (pair := clean_message(message))
-        )
-        chosen = choose_translations(candidates)
+        pairs = ((wheel.package, clean_message(message)) for wheel in contents for message in wheel.messages)
+        respelled = ((package, Pair(pair.source, pair.target.translate(spelling))) for package, pair in pairs if pair)
+        chosen = choose_translations(respelled)
         # Eight characters are added on both sides because ratios of short phrases vary more.
         ratio = {pair: math.log((len(pair.target) + 8) / (len(pair.source) + 8)) for pair in chosen}
         middle = statistics.median(ratio.values())

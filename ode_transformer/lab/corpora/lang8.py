@@ -89,8 +89,5 @@ def tokenised_pairs(punkt: Path, lines: Iterable[str]) -> list[tuple[str, str]]:
     """Return the pairs of entries, as tokens with spaces between them."""
     tokenize = word_tokenizer(punkt)
     # Moses' clean-corpus-n takes out bars, which its format reserves.
-    return [
-        (tokenize(sentence).replace("|", ""), tokenize(correction).replace("|", ""))
-        for line in lines
-        for sentence, correction in entry_pairs(line)
-    ]
+    pairs = (pair for line in lines for pair in entry_pairs(line))
+    return [(tokenize(text).replace("|", ""), tokenize(correction).replace("|", "")) for text, correction in pairs]

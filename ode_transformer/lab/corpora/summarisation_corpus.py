@@ -60,12 +60,8 @@ class SummarisationCorpus(TwoSidedCorpus):
     def write(self, files: Files, splits: SplitWriter, workers: int) -> None:
         lists = {split: [story_name(line) for line in read_texts(files[name])] for split, name in LISTS.items()}
         listed = {name for names in lists.values() for name in names}
-        stories = (
-            (name, stream.read())
-            for archive in ARCHIVES
-            for name, stream in open_texts(files[archive], "*.story")
-            if PurePosixPath(name).name in listed
-        )
+        texts_of_archives = (text for archive in ARCHIVES for text in open_texts(files[archive], "*.story"))
+        stories = ((name, text.read()) for name, text in texts_of_archives if PurePosixPath(name).name in listed)
         offsets = {}
         with TemporaryFile(dir=splits.folder) as texts:
             for name, source, target in map_chunks(self.prepare_stories, stories, workers, "stories read", 500):

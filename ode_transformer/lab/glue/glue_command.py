@@ -181,12 +181,8 @@ def reproduce(config: GlueConfig, recipe: Recipe, options: RunOptions) -> None:
     workflow.reproduce(experiments)
     for experiment in experiments:
         tables = options.raw if options.raw and any((options.raw / name).is_dir() for name in TASKS) else None
-        flags = {
-            "path": experiment.model_path,
-            "data": experiment.model_path.parent,
-            "raw": tables,
-            "output": options.output / NAME / experiment.folder.name,
-        }
+        flags: dict[str, Path | None] = {"path": experiment.model_path, "data": experiment.model_path.parent}
+        flags |= {"raw": tables, "output": options.output / NAME / experiment.folder.name}
         if options.dry_run:
             commands.print_command(["ode-transformer", "analyse", NAME, *commands.flags(flags)])
             continue

@@ -136,12 +136,10 @@ def word_tables(name: str, measurements: Measurements) -> list[dict[str, Any]]:
     tables = []
     for sentence in measurements.sentences:
         for stack, side in (("encoder", "source"), ("decoder", "prefix")):
-            rows = {
-                f"{block}, stage {number}": row.tolist()
-                for block, weights in sentence.word_weights.items()
-                if block.startswith(stack)
-                for number, row in enumerate(weights, 1)
-            }
+            rows: dict[str, list[float]] = {}
+            for block, weights in sentence.word_weights.items():
+                if block.startswith(stack):
+                    rows |= {f"{block}, stage {number}": row.tolist() for number, row in enumerate(weights, 1)}
             if rows:
                 title, columns = f"{name}, {stack}, sentence {sentence.number}", readable_tokens(sentence.tokens[side])
                 tables.append({"title": title, "columns": columns, "rows": rows})

@@ -177,11 +177,8 @@ class OwnRecipe:
 
     def _sources(self) -> dict[str, str]:
         folder = os.path.realpath(self.path.parent)  # .. is followed from where a link leads
-        return {
-            name: os.path.relpath(os.path.abspath(file), folder)
-            for split, files in self.files.items()
-            for name, file in zip(self._names(split), files, strict=True)
-        }
+        named = (pair for split, files in self.files.items() for pair in zip(self._names(split), files, strict=True))
+        return {name: os.path.relpath(os.path.abspath(file), folder) for name, file in named}
 
     def _corpus(self) -> dict[str, Any]:
         test = "test" if "test" in self.files else "valid"

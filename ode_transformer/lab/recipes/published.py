@@ -19,11 +19,8 @@ def published_results(recipe: Recipe, variant: str | None, train_flags: Sequence
     :param train_flags: words for fairseq-train beside those of the recipe, in any order
     """
     flags = _flag_set(train_flags)
-    return [
-        result
-        for result in recipe.expected
-        if result.arch == recipe.arch and result.variant == variant and _flag_set(commands.flags(result.flags)) == flags
-    ]
+    of_arch = [result for result in recipe.expected if result.arch == recipe.arch and result.variant == variant]
+    return [result for result in of_arch if _flag_set(commands.flags(result.flags)) == flags]
 
 
 def _flag_set(arguments: Sequence[str]) -> set[tuple[str, ...]]:

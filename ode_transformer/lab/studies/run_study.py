@@ -25,23 +25,14 @@ from ode_transformer.support.tables import csv_text
 from ode_transformer.support.yaml_file import owner_name
 
 
-def planned_runs(runs: StudyRuns, rows: Sequence[Row]) -> list[tuple[Row, Experiment]]:
-    """Return the runs that the user asks for: for each seed all systems."""
-    seeds = [seed for seed in runs.options.seeds if seed is not None] or runs.study.seeds
-    experiments = [(row, runs.experiments(row, seeds)) for row in rows]
-    return [(row, of_row[number]) for number in range(len(seeds)) for row, of_row in experiments]
-
-
 def tune(runs: StudyRuns, rows: Sequence[Row]) -> list[str]:
     """Train each system with every combination of the setting's grid; return a line for each failure."""
     if (tuning := runs.setting.tuning) is None:
         return []
-    trials = {
-        f"{row}, {name}, seed {tuning.seed}": trial
-        for row in rows
-        for name, trial in runs.trials(row).items()
-        if runs.options.dry_run or not run_experiment.is_trained(trial)
-    }
+    of_rows = ((f"{row}, {name}", trial) for row in rows for name, trial in runs.trials(row).items())
+    trials = {f"{name}, seed {tuning.seed}": trial for name, trial in of_rows}
+    if not runs.options.dry_run:
+        trials = {name: trial for name, trial in trials.items() if not run_experiment.is_trained(trial)}
     folders = {name: trial.folder for name, trial in trials.items()}
     failures = workflow.run_all(folders, lambda name: run_experiment.train(trials[name]))
     for row in rows:
@@ -119,7 +110,9 @@ def run_study(
     if not table_only:
         workflow.prepare(runs.data, options)
         failures = tune(runs, rows)
-        planned = planned_runs(runs, [row for row in rows if options.dry_run or runs.is_tuned(row)])
+        seeds = [seed for seed in options.seeds if seed is not None] or study.seeds
+        by_row = [(row, runs.experiments(row, seeds)) for row in rows if options.dry_run or runs.is_tuned(row)]
+        planned = [(row, of_row[n]) for n in range(len(seeds)) for row, of_row in by_row]  # for each seed all systems
         failures += train_and_evaluate(planned)
     if not options.dry_run:
         results = runs.results()
