@@ -39,7 +39,7 @@ def build_criterion(arch: str, **options: Any) -> Any:
 
 
 def build_optimizer(
-    name: str, wrapper: Any, parameters: list[torch.Tensor], scale: float = 4, window: int = 1000
+    name: str, wrapper: Any, parameters: list[torch.Tensor], scale: float = 4, window: int = 1000, flat: bool = False
 ) -> FairseqOptimizer:
     """An optimizer, perhaps in a wrapper for half precision, as fairseq's trainer makes it."""
     build, adam = OPTIMIZER_REGISTRY[name], Namespace(**ADAM)
@@ -50,7 +50,11 @@ def build_optimizer(
     cfg: Any = Namespace(common=Namespace(**common), optimizer=None)
     if wrapper is MemoryEfficientFP16Optimizer:
         return wrapper(cfg, parameters, build(adam, parameters))
-    copies = FP16Optimizer.build_fp32_params(cfg, parameters, flatten=False)  # a flat copy is for GPUs alone
+    if flat:  # as fairseq makes it on a GPU alone
+        copy = torch.nn.Parameter(torch.cat([p.detach().flatten() for p in parameters]).float())
+        copy.grad = torch.zeros_like(copy)
+        return wrapper(cfg, parameters, build(adam, [copy]), {None: copy})
+    copies = FP16Optimizer.build_fp32_params(cfg, parameters, flatten=False)
     return wrapper(cfg, parameters, build(adam, copies), copies)
 
 
