@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
         models = load_models(args)
         server = build_server(args, models)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)  # they end the server, which sends them again afterwards
+            signal.signal(number, server.handle_exit)  # also before the server runs; it sends them again afterwards
         host = f"[{args.host}]" if ":" in args.host else args.host
         names, port = ", ".join(model.name for model in models), listener.getsockname()[1]
         print(f"serving {names} at http://{host}:{port}/  (Ctrl-C stops)", flush=True)
