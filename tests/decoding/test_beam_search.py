@@ -40,7 +40,12 @@ def model_with_ends(factor: float, seed: int) -> Any:
     seed=st.integers(0, 9),
     beam=st.sampled_from([1, 2, 5, 40]),
     lengths=st.sampled_from(
-        [{"max_len_b": 12}, {"max_len_a": 1, "max_len_b": 1}, {"max_len_b": 6, "min_len": 3}, {"max_len_a": 1.3}]
+        [
+            {"max_len_b": 12},
+            {"max_len_a": 1, "max_len_b": 1},
+            {"max_len_b": 6, "min_len": 3},
+            {"max_len_a": 1.3, "max_len_b": 2},
+        ]
     ),
     other=st.sampled_from(
         [{}, {"len_penalty": 0.3}, {"unk_penalty": 2.0}, {"normalize_scores": False}, {"temperature": 3.0}]
