@@ -61,7 +61,7 @@ LEARNED = {"rk2": ("ode_transformer_rk2_tiny", "--decoder-ode-scheme", "rk2"), "
 @pytest.fixture(scope="session")
 def learned(text: "Text", shared_folder: SharedFolder) -> Callable[[str], Path]:
     """The checkpoint of an entry of ``LEARNED``, trained when it is first asked for."""
-    from commands_for_tests import NO_DROPOUT, train
+    from commands_for_tests import NO_DROPOUT, succeed, training
 
     @cache
     def checkpoint(name: str) -> Path:
@@ -70,7 +70,7 @@ def learned(text: "Text", shared_folder: SharedFolder) -> Callable[[str], Path]:
         flags += ["--train-subset", "valid", "--batch-size", 8]  # all of its sentences
 
         def fill(folder: Path) -> None:
-            train(text, folder, arch, 50, "--log-file", folder / "train.log", *flags)
+            (folder / "train.log").write_text(succeed("train", *training(text, folder, arch, 50, *flags)))
 
         return shared_folder(name, fill) / "checkpoint_last.pt"
 

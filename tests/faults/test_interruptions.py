@@ -172,7 +172,7 @@ def recipe_case(folder: Path, action: str) -> Case:
     (folder / "inputs").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         runner = Runner("multi30k_en_de", folder / "inputs", patch)
-    runner.change("train", max_update=4)
+    runner.change("train", max_update=2)
 
     def work(inputs: Path, results: Path, action: str = action) -> int:
         start_commands_in_forks()

@@ -1,5 +1,6 @@
 """Each search option of fairseq that a recipe or a page uses does what it says, with our models."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from models_for_tests import EOS, batch, small_model
 
 SOURCES, WORDS = batch([6, 3, 2, 5]), 8
+model_of = cache(lambda arch: small_model(arch=arch))
+OURS, LANGUAGE_MODEL = "ode_transformer_euler", "ode_transformer_lm_rk2"
 
 
 def hypotheses(**options: Any) -> list[list[dict[str, torch.Tensor]]]:
     """Return what fairseq-generate finds for the sources with its options."""
-    model, language_model = small_model(), small_model(arch="ode_transformer_lm_rk2")
+    model, language_model = model_of(OURS), model_of(LANGUAGE_MODEL)
     task = TranslationTask(TranslationConfig(), model.encoder.dictionary, model.decoder.dictionary)
     settings = GenerationConfig(**{"max_len_b": WORDS, "beam": 3} | options)
     extra = {"lm_model": language_model, "lm_weight": settings.lm_weight} if "lm_weight" in options else {}
@@ -30,12 +33,12 @@ def hypotheses(**options: Any) -> list[list[dict[str, torch.Tensor]]]:
 @torch.no_grad()
 def log_probabilities(source: torch.Tensor, tokens: torch.Tensor, **options: Any) -> torch.Tensor:
     """Return what the words of a hypothesis are scored by, from a whole pass."""
-    model, source, before = small_model(), source[None, source.ne(1)], tokens.roll(1)[None]
+    model, source, before = model_of(OURS), source[None, source.ne(1)], tokens.roll(1)[None]
     logits = model(source, torch.tensor([source.size(1)]), before)[0] / options.get("temperature", 1)
     scores = logits.log_softmax(-1)
     scores[..., Dictionary().unk()] -= options.get("unkpen", 0)
     if weight := options.get("lm_weight"):
-        scores += weight * small_model(arch="ode_transformer_lm_rk2")(before)[0].log_softmax(-1)
+        scores += weight * model_of(LANGUAGE_MODEL)(before)[0].log_softmax(-1)
     return scores[0].gather(1, tokens[:, None])[:, 0].float()
 
 

@@ -32,7 +32,7 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkey
     recipe["vocabulary"]["size"] = 36
     (configs / "quickstart_text.yaml").write_text(yaml.safe_dump(recipe))
     monkeypatch.setattr(quickstart, "find_recipe", lambda name: configs / f"{name}.yaml")
-    words = ["quickstart", "--wheels", str(wheels), "--output", str(tmp_path / "out"), "--minutes", "0.1"]
+    words = ["quickstart", "--wheels", str(wheels), "--output", str(tmp_path / "out"), "--minutes", "0.05"]
     words += ["--", *TINY.split()]
     assert main(words) == 0
     printed = capfd.readouterr().out
