@@ -67,7 +67,7 @@ setup(
             "rouge-score",
             "sacremoses",
             "scikit-learn",  # the metrics of GLUE, as scipy
-            "scipy",
+            "scipy>=1.15",  # Dunnett's test with a seed
             "tensorboard",  # for fairseq's --tensorboard-logdir
         ],
         "dev": [
