@@ -8,6 +8,7 @@ import argparse
 import atexit
 import contextlib
 import functools
+import gc
 import queue
 import re
 import sys
@@ -263,6 +264,8 @@ def _stop_loading_at_exit(original: Function, batches: iterators.BufferedIterato
 
 
 _LOADERS: weakref.WeakSet[iterators.BackgroundConsumer] = weakref.WeakSet()
+
+atexit.register(gc.freeze)  # Python's last collection would look at all that was imported, for two seconds
 
 
 @atexit.register
