@@ -59,7 +59,7 @@ def write(model: TranslationModel, folder: Path, quantization: None) -> None:
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     config.architectures = [ODETransformerForSeq2SeqLM.__name__]
     classes = {"AutoConfig": "ODETransformerConfig", "AutoModelForSeq2SeqLM": "ODETransformerForSeq2SeqLM"}
-    config.auto_map = {name: f"{MODULE}.{own}" for name, own in classes.items()}
+    config.auto_map = {name: f"{MODULE}.{class_name}" for name, class_name in classes.items()}
     config.save_pretrained(folder)
     positions = int(model.model.max_decoder_positions())
     GenerationConfig(

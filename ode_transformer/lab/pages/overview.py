@@ -178,9 +178,9 @@ def run_origin(run: ReportedRun) -> tuple[str, dict[str, str], dict[str, str]]:
     facts |= {key: run.origin.get(key) for key in ("commit", "device", "threads", "torch", "fairseq", "date")}
     facts["folder"] = run.path
     commands = {"train": train_command(experiment, run.origin)}
-    commands |= {name: words for name, words in experiment.get("commands", {}).items() if name != "train"}
+    commands |= {name: command for name, command in experiment.get("commands", {}).items() if name != "train"}
     for entry in experiment.get("scores", ()):
         commands[f"score {', '.join(entry['titles'])}"] = entry["command"]
     title = run.name if run.seed is None else f"{run.name}, seed {run.seed}"
-    texts = {name: shell_lines([str(word) for word in words]) for name, words in commands.items() if words}
+    texts = {name: shell_lines([str(word) for word in command]) for name, command in commands.items() if command}
     return title, {name: str(value) for name, value in facts.items() if value}, texts

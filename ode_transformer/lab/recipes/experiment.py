@@ -162,8 +162,8 @@ class Experiment:
     def train_sources(self) -> str:
         """Return a table of the flags of fairseq-train with their values and sources."""
         sources = {name: source for source, flags in self.train_layers() for name in flags}
-        words = {name: commands.flags({name: value}) for name, value in self.train_options().items()}
-        rows = [[*(flag + [""])[:2], sources[name]] for name, flag in words.items() if flag]
+        flags_by_name = {name: commands.flags({name: value}) for name, value in self.train_options().items()}
+        rows = [[*(flag + [""])[:2], sources[name]] for name, flag in flags_by_name.items() if flag]
         rows.append([shlex.join(self.options.train_flags), "", "the study, or words after --"])
         return markdown_table(["flag", "value", "from"], rows, "lll")
 

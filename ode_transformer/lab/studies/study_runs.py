@@ -130,8 +130,8 @@ class StudyRuns:
         """The trained and evaluated runs, whatever command trained them, when this is first read."""
         seeds = list(dict.fromkeys([*self.study.seeds, *(seed for seed in self.options.seeds if seed is not None)]))
         tuned = [(row, self.experiments(row, seeds)) for row in self.rows if self.is_tuned(row)]
-        found = [(row, run, existing_scores(run)) for row, runs in tuned for run in runs]
-        return [(row, run, scores) for row, run, scores in found if scores is not None]
+        scored = [(row, run, existing_scores(run)) for row, runs in tuned for run in runs]
+        return [(row, run, scores) for row, run, scores in scored if scores is not None]
 
     def run_results(
         self, row: Row, experiment: Experiment, scores: Mapping[str, Score], parameters: int, operations: int

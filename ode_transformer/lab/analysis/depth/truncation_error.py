@@ -85,8 +85,8 @@ def draw_errors(
 
 def run(args: argparse.Namespace) -> None:
     """Print, for each checkpoint and block, the relative errors of the schemes."""
-    if others := [name for name in args.schemes if name not in tableau_names()]:
-        raise UserError(f"--schemes {others[0]}: no Runge–Kutta scheme; there are {', '.join(tableau_names())}")
+    if unknown := [name for name in args.schemes if name not in tableau_names()]:
+        raise UserError(f"--schemes {unknown[0]}: no Runge–Kutta scheme; there are {', '.join(tableau_names())}")
     tableaus = {name: get_tableau(name) for name in args.schemes}
     names, accuracy = tuple(tableaus), (args.tolerance, args.max_steps)
     sizes = ["relative_error", "absolute_error", "moved", "reference_steps", "reference_relative_error_bound"]
