@@ -69,11 +69,12 @@ def draw_validations(results: StudyResults, path: Path) -> None:
     """
     runs_of_rows = {str(row): results.runs_of(row) for row in results.rows}
     by_row = {name: runs for name, runs in runs_of_rows.items() if any(run.validations for run in runs)}
+    curves = {name: list(mean_curve(runs)) for name, runs in by_row.items()}
     figure = new_figure(14.0, 4.5)
     panels = figure.subplots(1, 3, sharey=True)
     for name, runs in by_row.items():
         cost = results.compute(runs[0])
-        updates, perplexities = zip(*mean_curve(runs), strict=True)
+        updates, perplexities = zip(*curves[name], strict=True)
         (line,) = panels[0].plot(updates, perplexities, label=plain_label(name))
         panels[1].plot([at * cost for at in updates], perplexities, color=line.get_color())
         panels[2].plot(runs[0].parameters, perplexities[-1], "o", color=line.get_color())
@@ -82,8 +83,7 @@ def draw_validations(results: StudyResults, path: Path) -> None:
         axes.grid(alpha=0.3)
     panels[2].locator_params(axis="x", nbins=4)  # long numbers
     panels[0].set_ylabel("validation perplexity")
-    curves = [list(mean_curve(runs)) for runs in by_row.values()]
-    late = [perplexity for curve in curves for updates, perplexity in curve if updates >= EARLY * curve[-1][0]]
+    late = [perplexity for curve in curves.values() for updates, perplexity in curve if updates >= EARLY * curve[-1][0]]
     panels[0].set_ylim(0.97 * min(late), 1.03 * max(late))
     figure.legend(loc="outside right upper", fontsize="small")
     save_figure(figure, path)
