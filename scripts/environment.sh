@@ -28,7 +28,7 @@ pip_install() { # WHAT ARGUMENTS…
         die "pip could not install $1: $(grep -a ERROR "$log" | tail -n 1) ($log; start again to continue)"
 }
 
-# Makes or completes .venv unless it has what the inputs ask for.
+# ensure_environment [FUNCTION]: makes or completes .venv unless it has what the inputs ask for; calls FUNCTION on the way.
 ensure_environment() {
     local inputs python info meter torch others
     inputs="$VENV $(cat "$ROOT"/{constraints.txt,requirements-fairseq.txt,setup.py} | sha256sum)"
@@ -55,6 +55,7 @@ ensure_environment() {
     others=$!
     pip_install "PyTorch" --no-deps "$torch"
     pip_install "fairseq (CPython 3.11 and 3.12 on Linux x86-64)" --no-deps --require-hashes -r "$ROOT/requirements-fairseq.txt"
+    ${1:-true}
     wait "$others" || exit 1
     pip_install "what PyTorch needs" -c "$ROOT/constraints.txt" "$torch"
     kill "$meter"
@@ -64,10 +65,14 @@ ensure_environment() {
     say "$inputs" >"$VENV/.set-up"
 }
 
-# Adds what tests and checks need.
+# Makes .venv with what tests and checks need.
 ensure_tools() {
+    ensure_environment install_tools
+    install_tools
+}
+
+install_tools() {
     local inputs
-    ensure_environment
     inputs="$VENV $(sha256sum <"$ROOT/constraints-dev.txt")"
     [[ $(cat "$VENV/.set-up-tools" 2>/dev/null) != "$inputs" ]] || return 0
     pip_install "pytest, ruff, mypy and shellcheck" --no-deps -r "$ROOT/constraints-dev.txt"
