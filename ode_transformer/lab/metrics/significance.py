@@ -18,7 +18,6 @@ Perplexities are compared by their logarithms, and their differences are in per 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import expm1, log
 from statistics import fmean, mean, stdev
 
@@ -177,37 +176,35 @@ def compare_systems(scores: Mapping[str, Sequence[float]], reference: str, title
     if not groups or not any(group.std() for group in (control, *groups)):  # no variance, no test
         return compared
     test = stats.dunnett(*groups, control=control, rng=np.random.default_rng(SEED))
-    wide, narrow = _critical_values(len(control), *map(len, groups))
-    for name, group, p in zip(tested, groups, map(float, test.pvalue), strict=True):
-        error = _spread([control, *groups]) * (1 / len(group) + 1 / len(control)) ** 0.5
+    sizes = len(control), *map(len, groups)
+    freedom = sum(sizes) - len(sizes)
+    spread = float(sum(group.var() * len(group) for group in (control, *groups)) / freedom) ** 0.5
+    errors = [spread * (1 / len(group) + 1 / len(control)) ** 0.5 for group in groups]
+
+    def reach(level: float) -> float:
+        """Return how many standard errors the simultaneous intervals reach."""
+        if (level, sizes) not in _reaches:
+            for each in (CONFIDENCE, level):  # in this order, always from the same random numbers
+                interval = test.confidence_interval(each)
+                _reaches[each, sizes] = float(interval.high[0] - interval.low[0]) / 2 / errors[0]
+        return _reaches[level, sizes]
+
+    alone = stats.t.ppf(CONFIDENCE, freedom)  # how far the 90% interval of a single comparison reaches, which is less
+    for name, group, error, p in zip(tested, groups, errors, map(float, test.pvalue), strict=True):
         difference = group.mean() - control.mean()
         verdict = "different" if p < 1 - CONFIDENCE else "undecided"
-        if verdict == "undecided" and margin is not None and abs(difference) + narrow * error < margin:
-            verdict = "equivalent"
-        interval = in_unit(difference - wide * error), in_unit(difference + wide * error)
+        if verdict == "undecided" and margin is not None:
+            room = (margin - abs(difference)) / error
+            if alone < room and reach(2 * CONFIDENCE - 1) < room:
+                verdict = "equivalent"
+        wide = reach(CONFIDENCE) * error
+        interval = in_unit(difference - wide), in_unit(difference + wide)
         compared[name] = Comparison(compared[name].value, compared[name].unit, interval, p, verdict)
     return compared
 
 
-def _spread(groups: Sequence[Sums]) -> float:
-    """Return the standard deviation within groups."""
-    squares, freedom = sum(group.var() * len(group) for group in groups), sum(len(group) - 1 for group in groups)
-    return float(squares / freedom) ** 0.5
-
-
-@cache
-def _critical_values(*sizes: int) -> list[float]:
-    """Return how many standard errors the 95% and the 90% intervals reach, for the reference's and others' sizes.
-
-    The search for them takes most of a test; no score changes them.
-    """
-    from scipy import stats
-
-    control, *groups = (np.arange(float(size)) for size in sizes)
-    test = stats.dunnett(*groups, control=control, rng=np.random.default_rng(SEED))
-    error = _spread([control, *groups]) * (1 / sizes[1] + 1 / sizes[0]) ** 0.5
-    intervals = [test.confidence_interval(level) for level in (CONFIDENCE, 2 * CONFIDENCE - 1)]
-    return [float(both.high[0] - both.low[0]) / 2 / error for both in intervals]
+# By level and sizes of the groups: the search for one takes longer than the test, and no score changes it.
+_reaches: dict[tuple[float, tuple[int, ...]], float] = {}
 
 
 def half_interval(values: Sequence[float]) -> float | None:
