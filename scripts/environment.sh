@@ -4,6 +4,7 @@
 
 ROOT=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$ROOT/.venv
+PIP=("$VENV/bin/python" -m pip)
 unset PYTHONDONTWRITEBYTECODE # what many processes import is compiled once
 
 say() { printf '%s\n' "$*"; }
@@ -24,7 +25,7 @@ HELP
 pip_install() { # WHAT ARGUMENTS…
     local log="$VENV/pip.${1%% *}.log"
     say "== $1"
-    "$VENV/bin/python" -m pip install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" 2>"$log" ||
+    "${PIP[@]}" install --no-input --quiet --disable-pip-version-check --no-compile "${@:2}" 2>"$log" ||
         die "pip could not install $1: $(grep -a ERROR "$log" | tail -n 1) ($log; start again to continue)"
 }
 
@@ -36,13 +37,19 @@ ensure_environment() {
     python=${PYTHON:-$(command -v python3.11 || command -v python3.12 || echo python3)}
     "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null ||
         die "$python is not Python 3.11 or 3.12 with venv (PYTHON=/path/to/python chooses another; Debian: python3-venv)"
-    "$python" -m venv "$VENV" || die "$python -m venv failed"
+    "$python" -m venv --without-pip "$VENV" || die "$python -m venv failed"
+    # The pip that comes with Python, which takes twice as long as today's, installs that.
+    if "$python" -m pip --version &>/dev/null; then
+        PIP=("$python" -m pip --python "$VENV/bin/python")
+    else
+        "$VENV/bin/python" -m ensurepip >/dev/null || die "$python -m ensurepip failed"
+    fi
     # pip writes INSTALLER last; it would take a package without it, of a killed installation, for complete.
     for info in "$VENV"/lib/python3*/site-packages/*.dist-info; do
         [[ ! -d $info || -e $info/INSTALLER ]] || rm -rf "$info"
     done
-    # Python 3.11 comes with a pip that takes twice as long.
     pip_install "pip and setuptools" pip==26.3 "$(grep ^setuptools== "$ROOT/constraints.txt")"
+    PIP=("$VENV/bin/python" -m pip)
     # pip is silent for minutes. The loop ends with this script, however that ends.
     while sleep 10 &>/dev/null && kill -0 $$ 2>/dev/null; do
         say "  packages so far: $(find "$VENV/lib" -maxdepth 3 -name '*.dist-info' | wc -l)"
