@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 # What needs PyTorch is imported by the fixtures: the process that hands out the tests, and some tests, need none.
 gc.set_threshold(20_000, 20)  # looking for garbage among all that is imported took a twentieth of the time
 
+# A pipe whose end is that of the tests: forked_commands.SharedServer waits for it.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    PIPE = os.pipe()
+    os.environ["END_OF_TESTS"] = f"/proc/{os.getpid()}/fd/{PIPE[0]}"
+
 SharedFolder = Callable[[str, Callable[[Path], object]], Path]
 
 

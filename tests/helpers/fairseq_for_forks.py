@@ -1,11 +1,15 @@
 """Imports fairseq for the fork server: without advice, and with what its parsers of options learn by the first."""
 
+import atexit
+import gc
 import logging
 import warnings
 
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)  # taken for output of our commands
 
 from fairseq.options import get_training_parser, parse_args_and_arch  # noqa: E402
+
+atexit.register(gc.freeze)  # the server's last search for garbage would take two seconds
 
 with warnings.catch_warnings():  # once in a process: those of a fork are still to come
     warnings.simplefilter("ignore")

@@ -10,6 +10,7 @@ import json
 import logging
 import multiprocessing
 import os
+import socket
 import socketserver
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import metadata
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,14 +39,33 @@ IMPORTED = [
 SCRIPTS = {entry.name: entry for entry in metadata.entry_points(group="console_scripts")}
 
 
+class SharedServer(forkserver.ForkServer):
+    """The server of forks of all workers of pytest: the first that needs it starts it, at an address that all know."""
+
+    def ensure_running(self) -> None:
+        resource_tracker.ensure_running()
+        if self._forkserver_address is None:
+            end_of_tests = os.environ["END_OF_TESTS"]
+            self._forkserver_address = f"\0{end_of_tests}"  # no file, and only one process can bind it
+            self._forkserver_alive_fd = os.open(end_of_tests, os.O_WRONLY)
+            with socket.socket(socket.AF_UNIX) as listener:
+                try:
+                    listener.bind(self._forkserver_address)
+                except OSError:
+                    return  # another worker's
+                listener.listen()
+                files = listener.fileno(), os.open(end_of_tests, os.O_RDONLY)
+                code = f"from multiprocessing.forkserver import main; main(*{files}, {IMPORTED})"
+                path = {"PYTHONPATH": str(Path(__file__).parent)}  # Python 3.11 does not tell the server sys.path
+                self.process = subprocess.Popen([sys.executable, "-c", code], pass_fds=files, env=os.environ | path)
+
+
+forkserver.connect_to_new_process = SharedServer().connect_to_new_process
+
+
 def forking_context() -> Any:
     """Return what starts processes that have imported fairseq."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # Python 3.11 does not tell the server sys.path
-        forkserver.ensure_running()
-    return context
+    return multiprocessing.get_context("forkserver")
 
 
 def run_forked(
