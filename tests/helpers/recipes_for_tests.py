@@ -4,11 +4,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import gec_stand_in
 import parallel_stand_in
 import ptb_stand_in
 import pytest
-import summarisation_stand_in
 import yaml
 
 from ode_transformer.cli import main
@@ -49,21 +47,15 @@ def small(name: str, folder: Path) -> Path:
 def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
     """Write small raw files for a recipe; return their paths by their names in the source list."""
     folder.mkdir()
-    others = {"summaries": summarisation_stand_in, "corrections": gec_stand_in, "penn_treebank": ptb_stand_in}
-    if recipe.corpus.kind in others:
-        return others[recipe.corpus.kind].write_raw(folder)
+    if recipe.corpus.kind == "penn_treebank":
+        return ptb_stand_in.write_raw(folder)
     return parallel_stand_in.write_raw(recipe, folder)
 
 
 def counts_of(recipe: Recipe) -> dict[str, int]:
     """Lines that preparation has to find in the stand-in, to keep and to leave out."""
-    if recipe.corpus.kind == "summaries":
-        train, valid, test = summarisation_stand_in.SPLITS.values()
-        return {"train": train - 1, "valid": valid, "test": test, "left out": 1}
     if recipe.corpus.kind == "penn_treebank":
         return ptb_stand_in.SENTENCES
-    if recipe.corpus.kind == "corrections":
-        return gec_stand_in.counts_of(recipe.corpus)
     return parallel_stand_in.counts_of(recipe.corpus)
 
 
