@@ -34,7 +34,7 @@ def note_traces(event: str, values: tuple[Any, ...]) -> None:
 
 CODE = f"open('{MARK}')"
 OTHERS, ARCH = (TASK_REGISTRY, CRITERION_REGISTRY), "ode_transformer_rk2_tiny"
-TEXTS = (CODE, f"/dev/{MARK}", f"../{MARK}.pt", f"${{oc.env:{MARK}}}")
+TEXTS = (CODE, f"../{MARK}.pt${{oc.env:{MARK}}}")
 
 
 # Read from the options, by getattr or hasattr, or a field of a class of options.
@@ -71,7 +71,8 @@ def admitted(component: Callable[[State], State], text: str) -> tuple[State, set
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_no_component_of_fairseq_gets_a_text(text: str) -> None:
-    components = [partial(_model, arch) for arch in ARCH_MODEL_REGISTRY]
+    one_of_each_class = {model: arch for arch, model in ARCH_MODEL_REGISTRY.items()}
+    components = [partial(_model, arch) for arch in one_of_each_class.values()]
     components += [partial(admitted_options, other) for others in OTHERS for other in others.values()]
     for component in components:
         assert MARK not in str(admitted(component, text)[0])
@@ -104,12 +105,11 @@ def test_every_door_is_this_one(door: str, form: Callable[..., None], untrained:
     # And all numbers, without which nothing is built.
     kept = {"_name", "arch", "task", "criterion", "source_lang", "target_lang"}
     kept |= {name for name, value in vars(original["cfg"]["model"]).items() if not isinstance(value, str)}
-    for text in TEXTS[:2]:
-        _, refused = admitted(partial(_model, ARCH), text)
-        TRACES.clear()
-        for names in (option_names() - kept, option_names() - kept - refused):
-            save_checkpoint(original, folder / "model.pt")
-            rewrite(folder, partial(form, **dict.fromkeys(names, text)))
-            with pytest.raises(UserError, match="refused: option") if names & refused else nullcontext():
-                assert enter(door, folder)
-        assert not TRACES
+    _, refused = admitted(partial(_model, ARCH), CODE)
+    TRACES.clear()
+    for names in (option_names() - kept, option_names() - kept - refused):
+        save_checkpoint(original, folder / "model.pt")
+        rewrite(folder, partial(form, **dict.fromkeys(names, CODE)))  # traced also if it is taken for a file's name
+        with pytest.raises(UserError, match="refused: option") if names & refused else nullcontext():
+            assert enter(door, folder)
+    assert not TRACES
