@@ -5,13 +5,17 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from select import select
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -20,6 +24,7 @@ from checkpoint_for_tests import MAX_POSITIONS, rewrite
 from commands_for_tests import ANY_NAME, PAIRS, USER_DIR
 from ended_processes import wait_for_end
 from fairseq.hub_utils import GeneratorHubInterface
+from forked_commands import forking_context
 
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
@@ -223,34 +228,33 @@ def test_broken_files(folder: Path, tmp_path: Path, refused, harm: Callable[[Pat
     assert not output.exists()
 
 
-PROGRAM = """
-import os, signal, time, types
-import torch
-from ode_transformer.decoding.translation_hub import TranslationHub
+def search_without_end(numbers: Connection) -> None:
+    """Search in two processes, each of which sends its number and then waits."""
 
-def generate(sources, **search):
-    os.write(1, f"{os.getpid()}\\n".encode())  # at once: two processes write
-    time.sleep(600)
+    def generate(sources: list[torch.Tensor], **search: object) -> None:
+        numbers.send(os.getpid())
+        time.sleep(600)
 
-signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which its processes must not inherit
-cfg = types.SimpleNamespace(dataset=types.SimpleNamespace(batch_size=1))
-hub = types.SimpleNamespace(generate=generate, cfg=cfg)
-TranslationHub.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2)
-"""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which its processes must not inherit
+    hub: Any = SimpleNamespace(generate=generate, cfg=SimpleNamespace(dataset=SimpleNamespace(batch_size=1)))
+    translation_hub.TranslationHub.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2)
 
 
 def test_processes_of_a_search_end_with_the_one_that_started_them() -> None:
+    reader, writer = Pipe(duplex=False)
+    starter = forking_context().Process(target=search_without_end, args=(writer,))
+    starter.start()
+    writer.close()
     numbers: list[int] = []
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as starter:
-        assert starter.stdout is not None
-        try:
-            numbers += [int(starter.stdout.readline()) for _ in range(2)]
-            starter.kill()
-            for number in numbers:
-                wait_for_end(number)
-        finally:
-            starter.kill()
-            for number in numbers:
-                with suppress(ProcessLookupError):
-                    os.kill(number, signal.SIGKILL)
-    assert starter.returncode == -signal.SIGKILL
+    try:
+        numbers += [reader.recv() for _ in range(2)]
+        starter.kill()
+        for number in numbers:
+            wait_for_end(number)
+    finally:
+        starter.kill()
+        for number in numbers:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+    starter.join()
+    assert starter.exitcode == -signal.SIGKILL
