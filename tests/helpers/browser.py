@@ -74,10 +74,6 @@ class Page:
         data = self.send("Page.captureScreenshot", captureBeyondViewport=True, clip={**clip, "scale": 1})["data"]
         path.write_bytes(base64.b64decode(data))
 
-    def pdf(self) -> bytes:
-        """Return the page as it is printed."""
-        return base64.b64decode(self.send("Page.printToPDF", printBackground=True)["data"])
-
     def hear(self, method: str, event: dict[str, Any]) -> None:
         """Keep what a person would see as red lines in the console."""
         if method == "Runtime.exceptionThrown":

@@ -69,14 +69,16 @@ def make_run(folder: Path, model: Path, seed: int, offset: float, hypotheses: li
 
 
 def make_runs(folder: Path) -> list[Path]:
-    """Write two systems, the first with two seeds; some of their outputs are hostile."""
+    """Write two systems, the first with two seeds, the second fairseq's own; some of their outputs are hostile."""
     model = make_data(folder)
+    (folder / "plain").mkdir()
+    plain = make_model(folder / "plain", "--arch", "transformer_tiny")
     references = [target for _, target in PAIRS[:SENTENCES]]
     worse = [f"{HOSTILE} {line}" if n == 1 else line.replace("Die", "Der") for n, line in enumerate(references)]
     return [
         make_run(folder / "euler-seed-1", model, 1, 0.2, worse, 20.0),
         make_run(folder / "euler-seed-2", model, 2, 0.4, worse, 22.0),
-        make_run(folder / "rk2-seed-1", model, 1, 0.0, references, 30.0),
+        make_run(folder / "plain-seed-1", plain, 1, 0.0, references, 30.0),
     ]
 
 
