@@ -4,7 +4,6 @@ import fcntl
 import gc
 import os
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,24 +58,16 @@ def text(shared_folder: SharedFolder) -> "Text":
     return Text(shared_folder("text", prepare))
 
 
-# Architecture and further flags of the trainings that go on until the sentences are known.
-LEARNED = {"rk2": ("ode_transformer_rk2_tiny", "--decoder-ode-scheme", "rk2"), "reformer_fast": ("reformer_fast_tiny",)}
-
-
 @pytest.fixture(scope="session")
-def learned(text: "Text", shared_folder: SharedFolder) -> Callable[[str], Path]:
-    """The checkpoint of an entry of ``LEARNED``, trained when it is first asked for."""
+def learned(text: "Text", shared_folder: SharedFolder) -> Path:
+    """A checkpoint trained until the sentences are known."""
     from commands_for_tests import NO_DROPOUT, succeed, training
 
-    @cache
-    def checkpoint(name: str) -> Path:
-        arch, *flags = LEARNED[name]
-        flags += [*NO_DROPOUT, "--label-smoothing", 0, "--lr", 0.02, "--save-interval", 1000]
-        flags += ["--train-subset", "valid", "--batch-size", 8]  # all of its sentences
+    flags = [*NO_DROPOUT, "--decoder-ode-scheme", "rk2", "--label-smoothing", 0, "--lr", 0.02, "--save-interval", 1000]
+    flags += ["--train-subset", "valid", "--batch-size", 8]  # all of its sentences
 
-        def fill(folder: Path) -> None:
-            (folder / "train.log").write_text(succeed("train", *training(text, folder, arch, 50, *flags)))
+    def fill(folder: Path) -> None:
+        log = succeed("train", *training(text, folder, "ode_transformer_rk2_tiny", 45, *flags))
+        (folder / "train.log").write_text(log)
 
-        return shared_folder(name, fill) / "checkpoint_last.pt"
-
-    return checkpoint
+    return shared_folder("learned", fill) / "checkpoint_last.pt"

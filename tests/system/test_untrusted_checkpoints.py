@@ -1,6 +1,5 @@
 """A checkpoint from a stranger: fairseq's commands refuse it before its code could run."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,9 @@ CODE = "[(32, 3)] if open('{}', 'w') else 0"
     ("command", "message"),
     [("train", "refused: it holds posix.system"), ("generate", "refused: option adaptive_softmax_cutoff is ")],
 )
-def test_code_does_not_run(
-    text: Text, learned: Callable[[str], Path], tmp_path: Path, command: str, message: str
-) -> None:
+def test_code_does_not_run(text: Text, learned: Path, tmp_path: Path, command: str, message: str) -> None:
     trace, path = tmp_path / "trace", tmp_path / "checkpoint_last.pt"
-    state = load_checkpoint(learned("rk2"))
+    state = load_checkpoint(learned)
     if command == "train":
         state["extra_state"]["stranger"] = Intruder(trace)
     else:
