@@ -62,7 +62,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one_to_the_last_bit(
     # Otherwise fairseq keeps the first epoch's batches as long as it runs, and makes others when it starts again.
     options = (*options, "--update-epoch-batch-itr", "True")
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    end = BATCHES + 5
+    end = BATCHES + 2
     train(text, straight, arch, end, *options)
     for updates in (*stops, end):
         train(text, stopped, arch, updates, *options)
