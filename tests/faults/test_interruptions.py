@@ -174,7 +174,7 @@ def recipe_case(folder: Path, action: str) -> Case:
     (folder / "inputs").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         runner = Runner("multi30k_en_de", folder / "inputs", patch)
-    runner.change("train", max_update=2)
+    runner.change("train", max_update=2, log_samples=0)
 
     def work(inputs: Path, results: Path, action: str = action) -> int:
         start_commands_in_forks()

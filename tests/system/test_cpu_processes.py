@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Ru
     with pytest.MonkeyPatch.context() as monkeypatch:
         run_quickly(monkeypatch, str(programs / "python"))
         run = Runner("multi30k_en_de", tmp_path_factory.mktemp("processes"), monkeypatch)
-        run.change("train", max_update=8, warmup_updates=500, max_tokens=256)
+        run.change("train", max_update=6, log_samples=0, warmup_updates=500, max_tokens=256)
         run.change("train", dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
         run.path.write_text(run.path.read_text().replace("tokens_per_update: 16384", "tokens_per_update: 1024"))
         assert run("prepare") == run("train") == 0

@@ -27,7 +27,7 @@ def test_killed_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     """Both trials of each system with the grid's seed; then the other seed with the better value; no run twice."""
     run_quickly(monkeypatch)
     run, path = Runner("multi30k_en_de", tmp_path, monkeypatch), tmp_path / "toy.yaml"
-    run.change("train", max_update=2)
+    run.change("train", max_update=2, log_samples=0)
     path.write_text(yaml.safe_dump(STUDY | {"settings": {"here": {"recipe": str(run.path), "tuning": {"grid": GRID}}}}))
     assert run("prepare") == 0
     words = list(map(str, ["study", path, "--output", run.output, "--workers", 1, "--gpus", 0]))
