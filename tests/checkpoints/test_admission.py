@@ -18,7 +18,6 @@ from fairseq.tasks import TASK_REGISTRY
 
 from ode_transformer.checkpoints.admission import admitted_model, admitted_options
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
-from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
 from ode_transformer.support.errors import UserError
 
 State = dict[str, Any]
@@ -93,6 +92,8 @@ def enter(door: str, folder: Path) -> object:
     """Open the folder's model.pt by ``door``, or what it is exported to."""
     if door != "exported folder":
         return open_model(door, folder)
+    from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM  # slow
+
     options = dict(saved_options(load_checkpoint(folder / "model.pt"), "model"))
     return ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 20))
 

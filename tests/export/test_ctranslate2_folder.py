@@ -19,10 +19,9 @@ from fairseq import options
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding.ctranslate2_engine import ExportedModel
-from ode_transformer.export import ctranslate2_folder, huggingface_folder
+from ode_transformer.export import ctranslate2_folder
 from ode_transformer.export.ctranslate2_folder import refusal
 from ode_transformer.export.export_command import TranslationModel
-from ode_transformer.export.huggingface_folder import model_options
 from ode_transformer.models.model_from_options import build_from_options
 
 NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
@@ -127,7 +126,9 @@ def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
 def test_a_folder_with_other_probabilities_is_not_left(to: str, tmp_path: Path, command: Command, monkeypatch) -> None:
-    model = make_smooth_model(tmp_path, *ONES)
+    from ode_transformer.export import huggingface_folder  # slow
+
+    model, model_options = make_smooth_model(tmp_path, *ONES), huggingface_folder.model_options
     monkeypatch.setattr(ctranslate2_folder, "set_layer_norm", set_plain_layer_norm)
     monkeypatch.setattr(huggingface_folder, "model_options", lambda o: model_options(o) | {"activation_fn": "gelu"})
     error = export(command, model, "--to", to, status=2)[1]

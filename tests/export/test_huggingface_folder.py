@@ -10,7 +10,6 @@ from checkpoint_for_tests import make_model
 from commands_for_tests import ANY_NAME, PAIRS
 from models_for_tests import split_projections
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from ode_transformer.cli.command import main
 from ode_transformer.models import ODETransformerModel
@@ -40,6 +39,8 @@ def export(model: Path, status: int = 0) -> Path:
 
 
 def load(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer  # slow
+
     remote = {"trust_remote_code": True, "local_files_only": True}
     return AutoModelForSeq2SeqLM.from_pretrained(folder, **remote), AutoTokenizer.from_pretrained(folder, **remote)
 
