@@ -20,6 +20,11 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     PIPE = os.pipe()
     os.environ["END_OF_TESTS"] = f"/proc/{os.getpid()}/fd/{PIPE[0]}"
 
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # nor is there garbage among it at the end, where pytest looks for it five times
+
+
 SharedFolder = Callable[[str, Callable[[Path], object]], Path]
 
 
