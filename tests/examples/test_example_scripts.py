@@ -2,16 +2,13 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from commands_for_tests import PAIRS, TIMEOUT
-from forked_commands import carry_out, forking_context, run_forked
-from served_models import translations
+from forked_commands import run_forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -47,7 +44,9 @@ SMALL = [f"--{stack}-{size}" for stack in ("encoder", "decoder") for size in SIZ
 
 
 @pytest.mark.slow
-def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheme_of_your_own_is_trained_measured_and_translated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for split, pairs in (("train", PAIRS), ("valid", PAIRS[:4])):
         for side, language in enumerate(("en", "de")):
             (tmp_path / f"{split}.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
@@ -62,8 +61,9 @@ def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeyp
     own = f"--user-dir {EXAMPLES / 'new_scheme'}"
     run("new mine --train train.en train.de --valid valid.en valid.de")
     flags = f"--gpus 0 {own} -- --encoder-ode-scheme heun3 --max-update 2 {' '.join(SMALL)}"
-    assert f"fairseq-train experiments/mine/data-bin {own}" in run(f"reproduce mine.yaml --workers 1 {flags}")
-    assert "BLEU" in run(f"evaluate mine.yaml {flags}")
+    printed = run(f"reproduce mine.yaml --workers 1 {flags}")
+    assert f"fairseq-train experiments/mine/data-bin {own}" in printed
+    assert "BLEU" in printed
     (model,) = tmp_path.glob("experiments/mine/*/model/model.pt")
     assert "0.250 ± 0.000  0.000 ± 0.000  0.750" in run(
         f"analyse coefficients {model} --data experiments/mine/data-bin {own}"
@@ -73,18 +73,6 @@ def test_a_scheme_of_your_own_goes_through_every_command(tmp_path: Path, monkeyp
     assert "--encoder-ode-scheme heun3, only euler" in run(
         f"export --to ctranslate2 --path {model} --output ct {own}", 2
     )
-    assert "huggingface" in run(f"export --to huggingface --path {model} --output hf {own}")
-    words = ["ode-transformer", "serve", str(model), "--port", "0", *own.split()]
-    log = tmp_path / "serve.log"
-    log.touch()
-    server = forking_context().Process(target=carry_out, args=(words, str(log)))
-    server.start()
-    while (port := re.search(r":(\d+)/\s", log.read_text())) is None:
-        assert server.is_alive(), log.read_text()
-        time.sleep(0.05)
-    assert len(translations(int(port[1]), ["The dog sleeps."])) == 1
-    os.kill(server.pid, signal.SIGINT)
-    server.join()
 
     # An installed package needs no flag.
     installed = tmp_path / "installed"
