@@ -17,7 +17,6 @@ BERT = {"arch": "macaron_bert_tiny", "max_relative_positions": 0}
 SYSTEMS: dict[str, dict[str, Any]] = {
     "euler": {},
     "rk2": {"arch": "ode_transformer_rk2"},
-    "rk4": {"encoder_ode_scheme": "rk4", "decoder_ode_scheme": "rk4"},
     "multistep": {"encoder_ode_scheme": "multistep", "encoder_layer_history": "none"},
     "macaron": {"arch": "macaron"},
     "lstm": {"arch": "dlstm", "max_relative_positions": 0},

@@ -91,17 +91,17 @@ def test_logs_are_compared(tmp_path: Path) -> None:
         lines = [f"S-{n}\ta\nT-{n}\tA B\nD-{n}\t0\t{'A C' if wrong else 'A B'}\n" for n in range(5)]
         log = run.folder / "generate.test.log"
         log.write_text("".join(lines))
-        score = {t: ["ode-transformer", "score", "--metric", t.lower(), "--generate-log", log] for t in ("PER", "BLEU")}
+        score = {t: ["ode-transformer", "score", "--metric", t.lower(), "--generate-log", log] for t in ("PER", "WER")}
         runs.append(replace(run, score_commands=score))
     compared = replace(results(tmp_path), runs=runs)
     tests = list(paired_tests(compared))
     table = paired_table(compared, tests)
-    assert table.rows[0] == ["system", "against", "seeds", "PER: difference [95%], p", "BLEU: difference [95%], p"]
+    assert table.rows[0] == ["system", "against", "seeds", "PER: difference [95%], p", "WER: difference [95%], p"]
     assert [row[:4] for row in table.rows[1:]] == [["dear", "plain", "2", "+50.00 [+50.00, +50.00], p = 0.0001"]]
-    heads, errors, bleu = csv.reader(io.StringIO(paired_csv(compared, tests)))
+    heads, errors, words = csv.reader(io.StringIO(paired_csv(compared, tests)))
     assert heads == ["system", "against", "seeds", "score", "difference", "low", "high", "p"]
     assert errors == ["dear", "plain", "2", "PER", "50.0000", "50.0000", "50.0000", "0.0001"]
-    assert bleu[3] == "BLEU"
+    assert words[3] == "WER"
     assert not list(paired_tests(StudyResults(STUDY, "here", [], {})))
     assert not list(paired_tests(results(tmp_path)))
     with pytest.raises(UserError, match="not a command of ode-transformer score: score bleu"):

@@ -17,8 +17,19 @@ def test_the_table_has_the_losses_of_its_trainings(
     text: Text, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_quickly(monkeypatch)
-    options = ["--arch", "macaron_tiny", "--data", text.data, "--updates", 16, "--seeds", 3, "--output", tmp_path]
-    flags = ["--share-all-embeddings", "--optimizer", "adam", "--lr", 0.01, "--batch-size", 5, *SMALL, "--dropout", 0.3]
+    options = ["--arch", "macaron_tiny", "--data", text.data, "--updates", 8, "--seeds", 3, "--output", tmp_path]
+    flags = [
+        "--share-all-embeddings",
+        "--optimizer",
+        "adam",
+        "--lr",
+        0.01,
+        "--batch-size",
+        10,
+        *SMALL,
+        "--dropout",
+        0.3,
+    ]
     flags += ["--criterion", "label_smoothed_cross_entropy"]
     status = main(["analyse", "scaling", *map(str, [*options, "--", *flags])])
     printed, error = capfd.readouterr()
