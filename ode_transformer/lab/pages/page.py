@@ -118,8 +118,13 @@ def legend_below(figure: Figure, axes: Axes) -> None:
 
 def inline_svg(figure: Figure, description: str) -> str:
     """Return a figure in the colours of ``FIGURE_STYLE`` as an SVG element."""
-    file = io.StringIO()
-    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    file, canvas, layout = io.StringIO(), FigureCanvasSVG(figure), figure.get_layout_engine()
+    if layout is not None:  # savefig would draw the figure a second time for its layout
+        layout.execute(figure)
+        figure.set_layout_engine("none")
+    canvas.print_svg(file, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
