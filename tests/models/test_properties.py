@@ -54,7 +54,7 @@ AXES = axes(
     ["euler", "rk2", "kutta3"],
     [name for name in OPTIONS if name not in {"scheme", *LSTM_PARTS, *EXEMPT}],
     **POST_NORM,
-    ode_coefficients=["tableau", "vector", "ema", "gate", "normalised-gate"],
+    ode_coefficients=["tableau", "ema", "gate", "normalised-gate", "sigmoid"],
 )
 # A depth-wise LSTM in both stacks, or beside residual layers.
 LSTM_AXES = axes(
