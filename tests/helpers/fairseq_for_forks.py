@@ -5,6 +5,7 @@ import gc
 import logging
 import warnings
 
+gc.set_threshold(20_000, 20)
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)  # taken for output of our commands
 
 from fairseq.options import get_training_parser, parse_args_and_arch  # noqa: E402
