@@ -21,10 +21,6 @@ ROWS = {
         *("macaron", "--encoder-ode-scheme", "rk4", "--encoder-layer-history", "dlcl"),
         *("--ode-stage-parameters", "separate", "--ode-steps", 2, "--max-relative-positions", 3, "--relative-values"),
     ),
-    "reformer": (
-        *("reformer_base", "--encoder-layers", 0, "--decoder-ode-scheme", "rk2"),
-        *("--ode-coefficients", "gate", "--max-relative-positions", 4),
-    ),
     "dlstm-other": ("dlstm", "--dlstm-hidden", "linear", "--dlstm-merge", "concat", "--dlstm-share", "none"),
 }
 
@@ -37,7 +33,7 @@ def generate(text: Text, path: Path, *options: object):
 @pytest.mark.parametrize("row", ROWS)
 def test_each_row_trains_and_decodes(row: str, text: Text, tmp_path: Path) -> None:
     method, *flags = ROWS[row]
-    arch = f"{method}_tiny" if method in ("macaron", "dlstm", "reformer_base") else f"ode_transformer_{method}_tiny"
+    arch = f"{method}_tiny" if method in ("macaron", "dlstm") else f"ode_transformer_{method}_tiny"
     checkpoint = train(text, tmp_path, arch, 3, *flags)
     done = generate(text, checkpoint)
     assert done.returncode == 0, done.stderr
