@@ -48,8 +48,8 @@ ALL_AT_ONCE = (
 
 def test_it_trains_as_without_recordings(text: Text, tmp_path: Path) -> None:
     options = (*NO_DROPOUT, *ALL_AT_ONCE)
-    unrecorded, _ = train(text, tmp_path / "unrecorded", 12, *options)
-    recorded, log = train(text, tmp_path / "recorded", 12, *options, *RECORDED)
+    unrecorded, _ = train(text, tmp_path / "unrecorded", 8, *options)
+    recorded, log = train(text, tmp_path / "recorded", 8, *options, *RECORDED)
     replayed, padding = shares(log)[-1]
     assert replayed > 0.5
     assert 0 < padding < 0.3
