@@ -92,7 +92,7 @@ def test_half_precision_updates_a_copy_in_float32(fused: bool) -> None:
 
 
 def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = ["fairseq-6", "euler-6", "rk4-6", "rk4-6-recompute"]
+    names = ["euler-6", "rk4-6", "rk4-6-recompute"]
     path = tmp_path / "speed.json"
     assert speed.main([*SMALL, "--systems", *names, "--repetitions", "2", "--json", str(path)]) == 0
     printed = capsys.readouterr().out
@@ -109,7 +109,7 @@ def test_tables_follow_from_the_measurements_in_the_file(tmp_path: Path, capsys:
         assert first[name][6] == f"{result['operations'] / median(result['train']) / 1e12:,.1f}"
         assert first[name][7:9] == [f"{result[key] / 2**20:,.1f}" for key in ("held", "peak")]
     assert results["rk4-6-recompute"]["held"] < results["rk4-6"]["held"] / 2
-    assert {row["name"] for row in record["comparisons"]} >= {"euler-6/fairseq-6", "rk4-6/euler-6"}
+    assert "rk4-6/euler-6" in {row["name"] for row in record["comparisons"]}
 
 
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
