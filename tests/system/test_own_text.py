@@ -11,6 +11,7 @@ from forked_commands import forking_programs
 from recorded_commands import BLOCK, ROOT
 
 SHORTER = {"--symbols 6000": "--symbols 200", "--max-epoch 2": f"--max-epoch 2 {' '.join(map(str, SMALL))}"}
+SHORTER |= {words: f"{words} --max-len-b 20" for words in ("--beam 5", "--input test_2016_flickr.en")}
 LINES = 3  # of the validation and of the test
 REFUSED = "! ode-transformer translate --path checkpoints/checkpoint_best.pt 2> refused\n"  # it needs DATA
 

@@ -84,7 +84,7 @@ def test_weights_by_word_of_several_steps_are_their_mean() -> None:
 
 def test_a_language_model_shows_the_surprisal_of_each_word(tmp_path: Path) -> None:
     page, run = tmp_path / "lm.html", make_language_run(tmp_path / "text")
-    assert main(["report", str(run), "--output", str(page), "--sentences", "4", "--lines", "1,2"]) == 0
+    assert main(["report", str(run), "--output", str(page), "--sentences", "1", "--lines", "1,2"]) == 0
     words = re.findall(r"<ruby[^>]*>([^<]+)<rt>([\d.]+)</rt></ruby>", page.read_text())
     assert [word for word, _ in words[:4]] == ["The", "dog", "sleeps", "under"]
     assert min(float(bits) for _, bits in words) > 0
