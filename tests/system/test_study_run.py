@@ -10,6 +10,7 @@ from killed_commands import kill_command
 from recipes_for_tests import Runner
 
 from ode_transformer.cli import main
+from ode_transformer.lab.studies import paired_comparison
 
 GRID = {"lr": [0.02, 1e-9], "dropout attention-dropout": [0.2]}
 STUDY = {
@@ -26,6 +27,7 @@ STUDY = {
 def test_killed_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """Both trials of each system with the grid's seed; then the other seed with the better value; no run twice."""
     run_quickly(monkeypatch)
+    monkeypatch.setattr(paired_comparison, "SAMPLES", 100)
     run, path = Runner("multi30k_en_de", tmp_path, monkeypatch), tmp_path / "toy.yaml"
     run.change("train", max_update=2, log_samples=0)
     path.write_text(yaml.safe_dump(STUDY | {"settings": {"here": {"recipe": str(run.path), "tuning": {"grid": GRID}}}}))

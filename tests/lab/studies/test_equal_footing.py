@@ -74,6 +74,7 @@ def test_a_system_is_tested_against_its_controls(tmp_path: Path, monkeypatch: py
         return SentenceStatistics(np.array(errors, dtype=float), lambda sums: float(sums[0]))
 
     monkeypatch.setattr(paired_comparison, "read_statistics", read)
+    monkeypatch.setattr(paired_comparison, "SAMPLES", 100)
     tests = list(paired_tests(compared))
     assert [(*texts, differences["errors"].value) for texts, differences in tests] == [
         ("control", "plain", "1", 1),
