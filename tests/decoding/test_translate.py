@@ -87,14 +87,13 @@ def test_translations_are_those_of_fairseq_in_the_order_of_the_text(untrained: P
 
 
 def test_a_translation_does_not_depend_on_the_other_lines(command: Command, monkeypatch, untrained: Path) -> None:
-    texts = [f"{source}\n" for source in SOURCES[:4]]
+    texts = [f"{source}\n" for source in SOURCES[:3]]
     by_length = ("--max-len-a", 0.5, "--max-len-b", 3)  # which ends most of an untrained model's
     alone = [command(text, *by_length) for text in texts]
-    for options in (("--batch-size", 4), ("--max-tokens", 40)):
+    for options in (("--batch-size", 3), ("--max-tokens", 40)):
         assert command("".join(texts), *by_length, *options) == b"".join(alone)
+    monkeypatch.setattr(translation, "CHUNK_SIZE", 2)
     assert command("".join(reversed(texts)), *by_length) == b"".join(reversed(alone))
-    monkeypatch.setattr(translation, "CHUNK_SIZE", 3)
-    assert command("".join(texts), *by_length) == b"".join(alone)
 
 
 def test_a_folder_of_any_name(untrained: Path, tmp_path: Path, command: Command) -> None:
@@ -119,7 +118,7 @@ def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command, m
     assert command(text) == b"\n" + first + b"\n\n\n" + second
     assert command(f"\ufeff{SOURCES[0]}\r\n{SOURCES[1]}\n\n") == first + second + b"\n"
     monkeypatch.setattr(translation_hub.TranslationHub, "generate", None)  # empty lines need no search
-    assert [command(text) for text in ("", "\n", "\n \n\x0b")] == [b"", b"\n", b"\n\n\n"]
+    assert [command(text) for text in ("", "\n \n\x0b")] == [b"", b"\n\n\n"]
 
 
 def test_a_source_is_cut_as_in_training(folder: Path, command: Command) -> None:

@@ -56,7 +56,7 @@ def test_generate_gives_the_tokens_of_the_checkpoint(kind: str, tmp_path: Path) 
     sources = [hub.encode(source) for source in SOURCES]
     for ids, mask, source in zip(batch["input_ids"], batch["attention_mask"], sources, strict=True):
         assert torch.equal(ids[mask.bool()], source)
-    for beam, penalty in ((1, 1.0), (4, 0.6)):
+    for beam, penalty in ((1, 1.0), (4, 0.6)) if kind == "rk2" else ((4, 0.6),):
         hypotheses = hub.generate(sources, beam=beam, lenpen=penalty, max_len_b=12)
         expected = [best["tokens"].tolist() for best, *_ in hypotheses]
         found = model.generate(**batch, num_beams=beam, length_penalty=penalty, max_length=14)
