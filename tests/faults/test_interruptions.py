@@ -222,14 +222,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "fault"),
-    [
-        pytest.param(name, fault, marks=[pytest.mark.slow] if name == "train" else [])
-        for name, faults in CASES.items()
-        for fault in faults
-    ],
-)
+@pytest.mark.parametrize(("name", "fault"), [(name, fault) for name in CASES for fault in CASES[name]])
 def test_the_same_command_continues(case_of: Callable[[str], Case], name: str, fault: str) -> None:
     case = case_of(name)
     # A preparation is killed amid each of its steps.

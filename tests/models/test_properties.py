@@ -222,9 +222,7 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(model, exam
 
 
 @every_choice
-def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(
-    model, example, request: pytest.FixtureRequest
-) -> None:
+def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(model, example, request) -> None:
     source, previous = example
     gradients = []
     for recompute in (False, True) if request.node.callspec.params["model"] in FIRST else (False,):
