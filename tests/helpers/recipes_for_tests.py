@@ -30,7 +30,7 @@ def small(name: str, folder: Path) -> Path:
     # All of the training text, or a part of it where checkpoints are saved within epochs.
     recipe["tokens_per_update"] = 1024 if "every" in recipe["average"] else 16384
     if "task" not in recipe:
-        recipe["generate"] |= SHORT | ({"min-len": 1} if "min-len" in recipe["generate"] else {})
+        recipe["generate"] |= SHORT
     if "merges" in recipe["vocabulary"]:
         recipe["vocabulary"]["merges"] = 300
     if "hold_out" in recipe["corpus"]:
