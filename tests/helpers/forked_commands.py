@@ -30,7 +30,6 @@ import pytest
 import torch
 
 IMPORTED = [
-    *("fairseq_for_forks", "forked_commands"),
     *(f"fairseq_cli.{name}" for name in ("preprocess", "train", "hydra_train", "validate")),
     *(f"fairseq_cli.{name}" for name in ("generate", "interactive", "eval_lm")),
     *("torch._dynamo", "torch.utils.tensorboard"),  # of every training: its optimizer, its curves
@@ -41,6 +40,9 @@ SCRIPTS = {entry.name: entry for entry in metadata.entry_points(group="console_s
 
 class SharedServer(forkserver.ForkServer):
     """The server of forks of all workers of pytest: the first that needs it starts it, at an address that all know."""
+
+    # Of this moment, before a test changes them. Python 3.11 does not tell the server sys.path.
+    variables = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
 
     def ensure_running(self) -> None:
         resource_tracker.ensure_running()
@@ -55,9 +57,9 @@ class SharedServer(forkserver.ForkServer):
                     return  # another worker's
                 listener.listen()
                 files = listener.fileno(), os.open(end_of_tests, os.O_RDONLY)
-                code = f"from multiprocessing.forkserver import main; main(*{files}, {IMPORTED})"
-                path = {"PYTHONPATH": str(Path(__file__).parent)}  # Python 3.11 does not tell the server sys.path
-                self.process = subprocess.Popen([sys.executable, "-c", code], pass_fds=files, env=os.environ | path)
+                modules = ["fairseq_for_forks", "forked_commands", *IMPORTED]
+                code = f"from multiprocessing.forkserver import main; main(*{files}, {modules})"
+                self.process = subprocess.Popen([sys.executable, "-c", code], pass_fds=files, env=self.variables)
 
 
 forkserver.connect_to_new_process = SharedServer().connect_to_new_process
