@@ -24,7 +24,7 @@ from checkpoint_for_tests import MAX_POSITIONS, rewrite
 from commands_for_tests import ANY_NAME, PAIRS, USER_DIR
 from ended_processes import wait_for_end
 from fairseq.hub_utils import GeneratorHubInterface
-from forked_commands import forking_context
+from forked_commands import FORKS
 
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
@@ -241,7 +241,7 @@ def search_without_end(numbers: Connection) -> None:
 
 def test_processes_of_a_search_end_with_the_one_that_started_them() -> None:
     reader, writer = Pipe(duplex=False)
-    starter = forking_context().Process(target=search_without_end, args=(writer,))
+    starter = FORKS.Process(target=search_without_end, args=(writer,))
     starter.start()
     writer.close()
     numbers: list[int] = []

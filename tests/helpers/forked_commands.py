@@ -18,7 +18,6 @@ import sysconfig
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from importlib import metadata
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
@@ -63,11 +62,7 @@ class SharedServer(forkserver.ForkServer):
 
 
 forkserver.connect_to_new_process = SharedServer().connect_to_new_process
-
-
-def forking_context() -> Any:
-    """Return what starts processes that have imported fairseq."""
-    return multiprocessing.get_context("forkserver")
+FORKS = multiprocessing.get_context("forkserver")  # starts processes that have imported fairseq
 
 
 def run_forked(
@@ -84,7 +79,7 @@ def run_forked(
         for path, content in zip(paths, (stdin, "", ""), strict=True):
             path.write_text(content, encoding="utf-8")
         streams = [str(path) for path in (paths[1], paths[1] if merge else paths[2], paths[0])]
-        process = forking_context().Process(target=carry_out, args=(words, *streams, str(cwd)))
+        process = FORKS.Process(target=carry_out, args=(words, *streams, str(cwd)))
         process.start()
         process.join(timeout)
         if process.is_alive():
@@ -112,7 +107,7 @@ class CommandHandler(socketserver.StreamRequestHandler):
     """Carries out a command for a client, with what the client has; answers its number and its exit status."""
 
     def handle(self) -> None:
-        process = forking_context().Process(target=carry_out_for, args=json.loads(self.rfile.readline()))
+        process = FORKS.Process(target=carry_out_for, args=json.loads(self.rfile.readline()))
         process.start()
         self.wfile.write(f"{process.pid}\n".encode())
         wait([process.sentinel, self.connection])
@@ -140,7 +135,7 @@ def forking_programs(folder: Path) -> Iterator[str]:
 class Forked:
     """Popen for fairseq's commands, as ``commands.run`` uses it, by a process that has imported everything already."""
 
-    new_context: Callable[[], Any] = staticmethod(forking_context)
+    context: Any = FORKS
 
     def __init__(self, words: list[str], stdout: BinaryIO, env: Mapping[str, str], **others: Any) -> None:
         self.words = words
@@ -148,7 +143,7 @@ class Forked:
         self.returncode: int | None = None
 
     def __enter__(self) -> "Forked":
-        self.process = self.new_context().Process(target=carry_out, kwargs=self.arguments)
+        self.process = self.context.Process(target=carry_out, kwargs=self.arguments)
         self.process.start()
         return self
 
@@ -210,7 +205,7 @@ def carry_out(
 class ForkedHere(Forked):
     """A command of fairseq as a fork of the process that starts it, which has imported everything."""
 
-    new_context = staticmethod(partial(multiprocessing.get_context, "fork"))
+    context = multiprocessing.get_context("fork")
 
     def __init__(self, words: list[str], stdout: BinaryIO, preexec_fn: Callable[[], None], **others: Any) -> None:
         super().__init__(words, stdout, **others)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from commands_for_tests import COMMANDS
-from forked_commands import carry_out, forking_context
+from forked_commands import FORKS, carry_out
 
 
 def carry_out_in_own_session(words: list[str]) -> None:
@@ -18,7 +18,7 @@ def carry_out_in_own_session(words: list[str]) -> None:
 def kill_command(words: Sequence[object], moment: Callable[[], bool]) -> None:
     """Start ``ode-transformer`` and kill it as soon as ``moment`` returns true; it must not have ended before."""
     command = [str(COMMANDS / "ode-transformer"), *map(str, words)]
-    process = forking_context().Process(target=carry_out_in_own_session, args=(command,))
+    process = FORKS.Process(target=carry_out_in_own_session, args=(command,))
     process.start()
     while process.is_alive() and not moment():
         time.sleep(0.01)

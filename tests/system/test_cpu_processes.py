@@ -11,7 +11,7 @@ import pytest
 import torch
 from commands_for_tests import COMMANDS, ENVIRONMENT, TIMEOUT, Text, parameters, training
 from ended_processes import wait_for_end
-from forked_commands import carry_out, forking_context, forking_programs, run_forked, run_quickly
+from forked_commands import FORKS, carry_out, forking_programs, run_forked, run_quickly
 from recipes_for_tests import Runner
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def train_command(programs: Path, run: Runner, *words: object) -> list[str]:
 
 def kill_amid_training(command: list[str], checkpoints: Path) -> None:
     """Start a training, kill the command after the first epoch, and wait until torchrun has ended its processes."""
-    process = forking_context().Process(target=carry_out, args=(command, os.devnull))
+    process = FORKS.Process(target=carry_out, args=(command, os.devnull))
     process.start()
     while process.is_alive() and not list(checkpoints.glob("checkpoint[0-9]*.pt")):
         time.sleep(0.01)
