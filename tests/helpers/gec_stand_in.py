@@ -11,6 +11,8 @@ from pathlib import Path
 from commands_for_tests import PAIRS
 from summarisation_stand_in import pack
 
+from ode_transformer.lab.corpora.gec_corpus import GecCorpus
+
 STATEMENTS = [source.removesuffix(".") for source, _ in PAIRS if source.endswith(".")]
 SENTENCES = [f"{first} and {second[0].lower()}{second[1:]} ." for first, second in pairwise(STATEMENTS)][:42]
 AGREEMENT = {"is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has"}
@@ -88,6 +90,22 @@ def write_punkt(path: Path) -> Path:
         for name, table in tables.items():
             zipped.writestr(f"punkt_tab/english/{name}", table)
     return path
+
+
+def counts_of(corpus: GecCorpus) -> dict[str, int]:
+    """Return the lines that preparation must find in each split, and those it must leave out."""
+    shifts = {"nucle": 0, "nucle_3_2": 0, "lang8": 1, "lang8_raw": 1, "fce": 2, "wi_locness": 3}
+    edited = {name: edited_count(shift) for name, shift in shifts.items()}
+    train, test = sum(edited[name] for name in corpus.train), 20
+    if corpus.valid == "wi_locness":
+        return {"train": train, "valid": edited_count(1, SENTENCES[:20]), "test": test}
+    valid = edited[corpus.valid] // corpus.valid_every
+    left_out = {"left out": len(SENTENCES) * len(corpus.train) - train} if corpus.unedited else {}
+    return {"train": train - valid, "valid": valid, "test": test} | left_out
+
+
+def edited_count(shift: int, sentences: list[str] = SENTENCES) -> int:
+    return sum(bool(spoiled(sentence.split(), shift + n)[1]) for n, sentence in enumerate(sentences))
 
 
 def write_raw(folder: Path) -> dict[str, Path]:

@@ -4,9 +4,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import gec_stand_in
 import parallel_stand_in
 import ptb_stand_in
 import pytest
+import summarisation_stand_in
 import yaml
 
 from ode_transformer.cli import main
@@ -30,7 +32,7 @@ def small(name: str, folder: Path) -> Path:
     # All of the training text, or a part of it where checkpoints are saved within epochs.
     recipe["tokens_per_update"] = 1024 if "every" in recipe["average"] else 16384
     if "task" not in recipe:
-        recipe["generate"] |= SHORT
+        recipe["generate"] |= SHORT | ({"min-len": 1} if "min-len" in recipe["generate"] else {})
     if "merges" in recipe["vocabulary"]:
         recipe["vocabulary"]["merges"] = 300
     if "hold_out" in recipe["corpus"]:
@@ -47,15 +49,21 @@ def small(name: str, folder: Path) -> Path:
 def write_raw(recipe: Recipe, folder: Path) -> dict[str, Path]:
     """Write small raw files for a recipe; return their paths by their names in the source list."""
     folder.mkdir()
-    if recipe.corpus.kind == "penn_treebank":
-        return ptb_stand_in.write_raw(folder)
+    others = {"summaries": summarisation_stand_in, "corrections": gec_stand_in, "penn_treebank": ptb_stand_in}
+    if recipe.corpus.kind in others:
+        return others[recipe.corpus.kind].write_raw(folder)
     return parallel_stand_in.write_raw(recipe, folder)
 
 
 def counts_of(recipe: Recipe) -> dict[str, int]:
     """Lines that preparation has to find in the stand-in, to keep and to leave out."""
+    if recipe.corpus.kind == "summaries":
+        train, valid, test = summarisation_stand_in.SPLITS.values()
+        return {"train": train - 1, "valid": valid, "test": test, "left out": 1}
     if recipe.corpus.kind == "penn_treebank":
         return ptb_stand_in.SENTENCES
+    if recipe.corpus.kind == "corrections":
+        return gec_stand_in.counts_of(recipe.corpus)
     return parallel_stand_in.counts_of(recipe.corpus)
 
 

@@ -18,6 +18,7 @@ FILLING = [source for source, _ in PAIRS[:16]]
 FILLING += ['Some were not amused: "Too loud," said one.', "The U.S. embassy sent it."]
 SPLITS = {"train": 44, "val": 8, "test": 8}
 EMPTY = 5  # number of the story without an article; it is for training
+LONG = 44  # number of the story with a highlight that no model takes; it is for validation
 
 
 def story(number: int) -> str:
@@ -26,7 +27,7 @@ def story(number: int) -> str:
     town, person, event, time = (chance.choice(choices) for choices in (PLACES, PEOPLE, EVENTS, TIMES))
     head = f"{town} (CNN) -- " if number % 2 else ""
     article = [f"{head}{person} of {town} {event} {time}.", *chance.sample(FILLING, 6), "Photo: the square at noon"]
-    highlights = [f"{person} of {town} {event}", f"It happened {time}"]
+    highlights = [f"{person} of {town} {event}", f"It happened {time}", *(["again " * 1024] if number == LONG else [])]
     lines = ([] if number == EMPTY else article) + [line for text in highlights for line in ("@highlight", text)]
     return "\n\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Recipes from their raw files to their tables, as a user would run them; the raw files are written by stand-ins."""
+"""Every recipe from its raw files to its table, as a user would run it; the raw files are written by stand-ins."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from ode_transformer.lab.recipes.recipe import read_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.lines import iterate_lines
 
-ONE_OF_EACH_TASK = ("iwslt14_de_en", "ptb")
+ONE_OF_EACH_KIND = ("iwslt14_de_en", "cnn_dm", "gec_conll14", "ptb")
 
 
 def commands_in(output: str) -> list[list[str]]:
@@ -31,7 +31,7 @@ def binarised(folder: Path) -> dict[str, set[int]]:
     return {split: {int(lines) for name, lines in found if name == split} for split, _ in found}
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH_TASK)
+@pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_from_raw_files_to_the_table(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
     run_quickly(monkeypatch)
     run = Runner(name, tmp_path, monkeypatch)
