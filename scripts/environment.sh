@@ -31,7 +31,7 @@ pip_install() { # WHAT ARGUMENTS…
 
 # ensure_environment [FUNCTION]: makes or completes .venv unless it has what the inputs ask for; calls FUNCTION on the way.
 ensure_environment() {
-    local inputs python info meter torch others
+    local inputs python info meter torch large others
     inputs="$VENV $(cat "$ROOT"/{constraints.txt,requirements-fairseq.txt,setup.py} | sha256sum)"
     [[ $(cat "$VENV/.set-up" 2>/dev/null) != "$inputs" ]] || return 0
     python=${PYTHON:-$(command -v python3.11 || command -v python3.12 || echo python3)}
@@ -57,10 +57,10 @@ ensure_environment() {
     meter=$!
     # Two at a time, and without dependencies, which constraints.txt lists: fairseq would bring torchaudio, which nothing
     # here needs. A build of PyTorch for CUDA alone needs more, at the end.
-    torch=$(grep ^torch== "$ROOT/constraints.txt")
-    pip_install "everything else" --no-deps --no-build-isolation -r <(grep -v ^torch== "$ROOT/constraints.txt") -e "$ROOT" &
+    torch=$(grep ^torch== "$ROOT/constraints.txt") large='^(scipy|sympy|torch|transformers)=='
+    pip_install "everything else" --no-deps --no-build-isolation -r <(grep -vE "$large" "$ROOT/constraints.txt") -e "$ROOT" &
     others=$!
-    pip_install "PyTorch" --no-deps "$torch"
+    pip_install "PyTorch and other large packages" --no-deps -r <(grep -E "$large" "$ROOT/constraints.txt")
     pip_install "fairseq (CPython 3.11 and 3.12 on Linux x86-64)" --no-deps --require-hashes -r "$ROOT/requirements-fairseq.txt"
     ${1:-true}
     wait "$others" || exit 1
