@@ -18,19 +18,8 @@ def test_the_table_has_the_losses_of_its_trainings(
 ) -> None:
     run_quickly(monkeypatch)
     options = ["--arch", "macaron_tiny", "--data", text.data, "--updates", 8, "--seeds", 3, "--output", tmp_path]
-    flags = [
-        "--share-all-embeddings",
-        "--optimizer",
-        "adam",
-        "--lr",
-        0.01,
-        "--batch-size",
-        10,
-        *SMALL,
-        "--dropout",
-        0.3,
-    ]
-    flags += ["--criterion", "label_smoothed_cross_entropy"]
+    flags = ["--share-all-embeddings", "--optimizer", "adam", "--lr", 0.01, "--batch-size", 10, "--dropout", 0.3]
+    flags += [*SMALL, "--criterion", "label_smoothed_cross_entropy"]
     status = main(["analyse", "scaling", *map(str, [*options, "--", *flags])])
     printed, error = capfd.readouterr()
     # Chance decides whether the larger models of so small a study are better.
