@@ -91,10 +91,16 @@ def attend_from_last_position(
             y = y.view(len(x) // cache.run, heads, cache.run, -1).transpose(1, 2)  # [B/k, k, H, S or C/H]
         return y.reshape(*batch, heads, 1, y.size(-1))
 
+    def by_head(y: Tensor) -> Tensor:
+        """[B, .., H, 1, S] -> [.. · H, 1 or k, S]"""
+        if isinstance(cache, EncoderCache):
+            y = y.view(len(x) // cache.run, cache.run, heads, -1).transpose(1, 2)  # [B/k, H, k, S]
+        return y.reshape(probabilities.shape)
+
     if weights is not None:
         weights.append(by_row(probabilities))
     if attention.dropout.active:  # of --retain-dropout
-        probabilities = attention.dropout(by_row(probabilities)).view(probabilities.shape)
+        probabilities = by_head(attention.dropout(by_row(probabilities)))
     out = torch.bmm(probabilities, value)
     if attention.relative_values is not None:
         assert mask.offsets is not None

@@ -22,7 +22,7 @@ from ode_transformer.models.layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import UNSUPPORTED_LM_OPTIONS, ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
 from ode_transformer.models.reformer_stacks import JOINT_INPUTS
-from ode_transformer.nn import COMBINATIONS, REDUCTIONS, STACKS, DepthChoice, WordDropout
+from ode_transformer.nn import COMBINATIONS, REDUCTIONS, STACKS, DepthChoice, WordDropout, dropout
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import RECURRENCES
 
@@ -219,6 +219,22 @@ def test_decoding_step_by_step_after_reordering_equals_the_full_pass(model, exam
     """At each step beam search replaces the rows by others; every stage's cache has to follow."""
     generator = torch.Generator().manual_seed(5)
     check_search(model, example[0], beam_rows(generator), steps=4)
+
+
+@pytest.mark.parametrize("sentences", [1, 3])
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("parts", [{}, {"relative_values": True}, {"arch": "reformer"}], ids=str)
+def test_retained_dropout_leaves_each_row_and_head_its_own_probabilities(
+    parts: dict[str, Any], width: int, sentences: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--retain-dropout`` whose noise happens to zero nothing changes nothing."""
+    model = small_model(attention_dropout=0.3, **parts)
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.make_generation_fast_(retain_dropout=True)
+    monkeypatch.setattr(dropout, "dropout", lambda x, probability: x)
+    monkeypatch.setattr(torch.nn.functional, "dropout", lambda x, *_, **__: x)
+    check_search(model, batch(LENGTHS)[:sentences], beam_rows(torch.Generator().manual_seed(5), width), steps=4)
 
 
 @every_choice
