@@ -160,7 +160,7 @@ class RecordedSearch:
         for state in self.states:
             for value in state.values():
                 if isinstance(value, Caches):
-                    value.refill()
+                    value.clear()
         self.inputs.begin(first_token)
         self.tokens.fill_(self.rules.padding)
         self.tokens[:, 0] = first_token

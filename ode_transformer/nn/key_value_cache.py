@@ -41,6 +41,10 @@ class KeyValueCache:
         self.positions[self.length : length] = added
         self.length = length
 
+    def clear(self) -> None:
+        """Set all keys and values to zero: attention multiplies those that it masks by 0, and 0 · NaN is NaN."""
+        self.positions.zero_()
+
 
 class EncoderCache:
     """Keys and values of an encoder output, computed once and kept once for all rows that share them."""
@@ -65,6 +69,10 @@ class EncoderCache:
             self.key, self.value = key.detach().contiguous(), value.detach().contiguous()
         self.run, self.is_filled = rows // len(key), True
 
+    def clear(self) -> None:
+        """Let the next step compute keys and values of another encoder output of the same shape."""
+        self.is_filled = False
+
     def select(self, entries: Tensor | None, run: int) -> None:
         """Keep the entries with the numbers ``entries``, all if None, for ``run`` rows in turn each."""
         self.key, self.value = select_entries(self.key, entries), select_entries(self.value, entries)
@@ -83,11 +91,10 @@ class Caches(dict[str, Cache]):
         self._joined = torch.empty(0)  # positions of all key-value caches, [room, N, 2, B, .., H, C/H], in the used one
         self._parts: list[Tensor] = []  # those of each cache
 
-    def refill(self) -> None:
-        """Let the next step compute keys and values of another encoder output of the same shape."""
+    def clear(self) -> None:
+        """Forget the batch, in place, before another one of the same shape."""
         for cache in self.values():
-            if isinstance(cache, EncoderCache):
-                cache.is_filled = False
+            cache.clear()
 
     def reorder(self, rows: Tensor, of_same_entry: bool = False) -> None:
         """Replace the rows of the batch by the rows with the numbers ``rows``.

@@ -13,6 +13,7 @@ from ode_transformer.decoding import beam_search, recorded_search
 from ode_transformer.decoding.beam_search import BeamSearch
 from ode_transformer.decoding.recorded_search import RecordedSearches
 from ode_transformer.graphs import RECORDERS
+from ode_transformer.support.errors import UserError
 
 # Operators that wait for numbers of the GPU
 WAITING = {"_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "unique_consecutive"}
@@ -92,6 +93,25 @@ def test_a_recorded_search_finds_the_same(
     assert len(found) > 2
     assert len(recordings) > 3  # of two shapes, a block or more each
     assert recordings[0].repetitions == 4 + 4  # two batches; the first step of each, of five, fills caches
+
+
+def test_a_sentence_without_scores_leaves_later_batches_alone(recordings: list[Recording]) -> None:
+    """As where numbers overflow in half precision; the batches have one shape."""
+    model = small_model()
+    model.make_generation_fast_(need_attn=False)
+    recorded, embedding = RecordedSearches(), model.encoder.embed_tokens.weight
+    expected = search([model], [6, 3], None)
+    for is_broken in (False, True, False):
+        with torch.no_grad():
+            numbers = embedding[EOS].clone()
+            embedding[EOS] = torch.nan if is_broken else numbers
+        if is_broken:
+            with pytest.raises(UserError, match="not numbers"):
+                search([model], [6, 3], recorded)
+        else:
+            torch.testing.assert_close(search([model], [6, 3], recorded), expected)
+        with torch.no_grad():
+            embedding[EOS] = numbers
 
 
 def test_what_cannot_be_recorded_is_computed(recordings: list[Recording], monkeypatch: Any, caplog: Any) -> None:
