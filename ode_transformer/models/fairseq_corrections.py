@@ -20,15 +20,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils, search, utils
-from fairseq.data import bucket_pad_length_dataset, data_utils, iterators
+from fairseq import checkpoint_utils, search, tasks, utils
+from fairseq.data import Dictionary, bucket_pad_length_dataset, data_utils, iterators
+from fairseq.data.multilingual.multilingual_utils import LangTokStyle, get_lang_tok
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.file_io import PathManager
+from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from fairseq.models import BaseFairseqModel
 from fairseq.models.ema.ema import EMA
 from fairseq.ngram_repeat_block import NGramRepeatBlock
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationTask
 from fairseq.trainer import Trainer
@@ -160,17 +163,48 @@ def _keep_last_batch(original: Function, indices: Any, *arguments: Any, **option
 def _leave_blank_lines_empty(
     original: Function, task: FairseqTask, generator: Any, models: Any, sample: dict[str, Any], **options: Any
 ) -> Any:
-    """Return an output without words for a source without words, for which a model invents some."""
+    """Return an output without words for a source without words, for which a search invents some.
+
+    A prefix and constraints of words are searched for as ever, and a language model begins a text.
+    """
     hypotheses = original(task, generator, models, sample, **options)
     source = sample["net_input"].get("src_tokens")
-    if source is not None and source.dim() == 2 and not source.is_floating_point():
-        is_word = source.ne(generator.pad) & source.ne(generator.eos)
-        for number in (~is_word.any(dim=1)).nonzero()[:, 0].tolist():
+    searches = isinstance(generator, SequenceGenerator | IterativeRefinementGenerator) and hasattr(models[0], "encoder")
+    if searches and source is not None and source.dim() == 2 and not source.is_floating_point():
+        is_blank = _is_blank(source, task.source_dictionary, task)
+        if (prefix := options.get("prefix_tokens")) is not None:
+            is_blank &= _is_blank(prefix, task.target_dictionary, task)
+        if (constraints := options.get("constraints")) is not None:
+            is_blank &= constraints[:, 0].eq(0)  # their number
+        for number in is_blank.nonzero()[:, 0].tolist():
             for hypothesis in hypotheses[number]:
-                scores = hypothesis["positional_scores"].new_zeros(1)
-                hypothesis |= {"tokens": hypothesis["tokens"][-1:], "positional_scores": scores, "score": scores[0]}
-                hypothesis |= {"attention": hypothesis["attention"][..., -1:], "alignment": []}
+                scores = torch.zeros(1, device=source.device)
+                hypothesis |= {"tokens": hypothesis["tokens"][-1:], "positional_scores": scores}
+                hypothesis |= {"score": scores[0], "alignment": []}
+                if hypothesis.get("attention") is not None:
+                    hypothesis["attention"] = hypothesis["attention"][..., -1:]
     return hypotheses
+
+
+def _is_blank(tokens: Tensor, words: Dictionary, task: FairseqTask) -> Tensor:
+    """Tell which rows have no word: only padding, ends, and the languages that multilingual tasks add, [B, S] -> [B]"""
+    languages = [get_lang_tok(name, style.value) for name in getattr(task, "langs", ()) for style in LangTokStyle]
+    others = [words.bos(), words.pad(), words.eos(), *(words.index(name) for name in languages if name in words)]
+    return torch.isin(tokens, tokens.new_tensor(others)).all(dim=1)
+
+
+_OWN_INFERENCE: set[type] = set()
+
+
+@_replace(tasks, "setup_task")
+def _leave_blank_lines_of_other_tasks_empty(original: Function, cfg: Any, **options: Any) -> FairseqTask:
+    """Correct the ``inference_step`` that a task defines itself, such as a multilingual one."""
+    task: FairseqTask = original(cfg, **options)
+    owner = next(parent for parent in type(task).__mro__ if "inference_step" in vars(parent))
+    if owner is not FairseqTask and owner not in _OWN_INFERENCE:
+        _replace(owner, "inference_step")(_leave_blank_lines_empty)
+        _OWN_INFERENCE.add(owner)
+    return task
 
 
 @_replace(FairseqTask, "get_batch_iterator")

@@ -22,7 +22,7 @@ from fairseq.data import (
     iterators,
 )
 from fairseq.dataclass import utils as dataclass_utils
-from fairseq.dataclass.configs import EMAConfig
+from fairseq.dataclass.configs import EMAConfig, GenerationConfig
 from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
 from fairseq.ngram_repeat_block import NGramRepeatBlock
@@ -31,7 +31,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.trainer import Trainer
-from models_for_tests import EOS, PAD, batch, small_model
+from models_for_tests import EOS, PAD, batch, pair_sample, small_model
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
@@ -216,16 +216,40 @@ def test_the_last_batch_is_kept(pinned: Callable[[Any, str], None]) -> None:
 
 def test_a_blank_line_stays_blank(pinned: Callable[[Any, str], None]) -> None:
     model = small_model()
-    generator = SequenceGenerator([model], model.decoder.dictionary, beam_size=2, max_len_b=8, min_len=3)
     task = TranslationTask(TranslationConfig(), model.encoder.dictionary, model.decoder.dictionary)
     sample = {"net_input": {"src_tokens": SENTENCES}}  # the third is its end alone
 
-    def lengths() -> list[int]:
-        return [len(found[0]["tokens"]) for found in task.inference_step(generator, [model], sample)]
+    def found(prefix: list[int] | None = None, constraints: list[int] | None = None) -> list[list[int]]:
+        settings, given = GenerationConfig(beam=2, max_len_b=20, constraints=constraints and "ordered"), {}
+        if prefix is not None:
+            given["prefix_tokens"] = torch.tensor([[7, 8], [7, 8], prefix, [7, 8]])
+        if constraints is not None:
+            given["constraints"] = torch.tensor([[1, 7, 0], [1, 7, 0], constraints, [1, 7, 0]])
+        best = task.inference_step(task.build_generator([model], settings), [model], sample, **given)
+        return [hypotheses[0]["tokens"].tolist() for hypotheses in best]
 
-    assert [length == 1 for length in lengths()] == [False, False, True, False]
+    assert [tokens == [EOS] for tokens in found()] == [False, False, True, False]
+    assert found(constraints=[0, 0, 0])[2] == [EOS]
+    with_prefix, constrained = found(prefix=[7, 9])[2], found(constraints=[1, 7, 0])[2]
     pinned(FairseqTask, "inference_step")
-    assert min(lengths()) > 3
+    assert len(found()[2]) > 1
+    assert found(prefix=[7, 9])[2] == with_prefix
+    assert with_prefix[:2] == [7, 9]
+    assert found(constraints=[1, 7, 0])[2] == constrained
+    assert 7 in constrained
+
+
+def test_the_reference_of_a_blank_line_is_scored() -> None:
+    model, sample = small_model(), pair_sample([6, 3, 1, 5], [4, 2, 3, 1])
+    task = TranslationTask(TranslationConfig(), model.encoder.dictionary, model.decoder.dictionary)
+    generator = task.build_generator([model], GenerationConfig(score_reference=True))
+    scored = task.inference_step(generator, [model], sample)[2][0]
+    target = sample["target"][2]
+    with torch.no_grad():
+        scores = model(**sample["net_input"])[0][2].log_softmax(-1).gather(1, target[:, None])[:3, 0]
+    assert torch.equal(scored["tokens"], target[:3])
+    torch.testing.assert_close(scored["positional_scores"], scores, check_dtype=False)
+    torch.testing.assert_close(scored["score"], scores.mean(), check_dtype=False)
 
 
 def test_another_dictionary_is_named() -> None:
