@@ -13,6 +13,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer, MosesTruecaser
 
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.moses import split_last_full_stop
 from ode_transformer.support.yaml_file import YamlSection
 
 LONGEST_WORD = 1000  # in characters
@@ -29,6 +30,7 @@ class TextPreparation(YamlSection):
         (``plain``)
     :param tokenise: separate punctuation from words and escape special characters (tokenizer)
     :param split_dashes: separate hyphens within words, as @-@; goes with ``tokenise``
+    :param split_last_full_stop: separate it from abbreviations, too, as Moses' tokenizer does since November 2018
     :param lowercase: replace capital letters
     """
 
@@ -37,6 +39,7 @@ class TextPreparation(YamlSection):
     romanian: Literal["respell", "plain"] | None = None
     tokenise: bool = False
     split_dashes: bool = False
+    split_last_full_stop: Annotated[bool, Field(exclude_if=lambda split: not split)] = False
     lowercase: bool = False
 
     def prepare(self, line: str, language: str) -> str:
@@ -52,6 +55,8 @@ class TextPreparation(YamlSection):
         if self.tokenise:
             tokenizer = moses_tokenizer(language)
             line = tokenizer.tokenize(line, aggressive_dash_splits=self.split_dashes, return_str=True)
+        if self.split_last_full_stop:
+            line = split_last_full_stop(line)
         return single_spaces(line.lower() if self.lowercase else line)
 
     def prepare_pairs(self, languages: tuple[str, str], pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -12,7 +12,6 @@ on the order in the archives.
 """
 
 import hashlib
-import re
 from pathlib import PurePosixPath
 from tempfile import TemporaryFile
 from typing import Annotated, Literal
@@ -25,6 +24,7 @@ from ode_transformer.lab.corpora.raw_text import Files, open_texts, read_texts
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.lines import decode_lines
+from ode_transformer.support.moses import split_last_full_stop
 from ode_transformer.support.parallel import map_chunks
 
 ARCHIVES = ("cnn_stories", "dailymail_stories")
@@ -33,7 +33,6 @@ SOURCES = (*ARCHIVES, *LISTS.values())  # names of the raw files
 
 END_MARKS = frozenset(".!?'`\"’”)")
 HIGHLIGHT = "@highlight"
-_LAST_FULL_STOP = re.compile(r"(?<=[^\s.])\.$")
 
 
 class SummarisationCorpus(TwoSidedCorpus):
@@ -98,7 +97,7 @@ class SummarisationCorpus(TwoSidedCorpus):
         if not self.whole_texts:
             return " ".join(map(self._prepare_line, lines))
         text = " ".join(line if line[-1] in END_MARKS else f"{line}." for line in lines)
-        return _LAST_FULL_STOP.sub(" .", self._prepare_line(text))
+        return split_last_full_stop(self._prepare_line(text))
 
     def _prepare_line(self, line: str) -> str:
         """Return a line tokenised and in lower case, as chosen, with a mark at its end."""

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--compound-split", action="store_true", help=compounds)
     flavour = (
         "bleu: all settings of a published score; the references are text. get_ende_bleu: tensor2tensor's script for "
-        "WMT'14 English-German, whose scores most papers print"
+        "WMT'14 English-German, whose scores most papers print; macaron: the script of Macaron Net's release"
     )
     add("--flavour", choices=FLAVOURS, help=flavour)
     add("--detokenize", metavar="LANG", help="join the Moses tokens of the hypotheses to text of this language")

