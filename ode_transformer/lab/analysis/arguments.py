@@ -16,6 +16,7 @@ from ode_transformer.support.arguments import (
     positive_float,
     positive_int,
     rising_numbers,
+    whole_numbers,
 )
 
 OUTPUT = "log of fairseq-generate, or text with a line for each sentence,"
@@ -92,6 +93,9 @@ def outputs(parser: argparse.ArgumentParser) -> None:
     add("--maps", type=rising_numbers, default=[], metavar=numbers, help="attention maps of these sentences, from 1 on")
     lengths_help = "last length or position of each bucket but the open one (default: 10,20,30,40,50)"
     add("--lengths", type=rising_numbers, default=[10, 20, 30, 40, 50], metavar=numbers, help=lengths_help)
+    frequencies_help = "last frequency of each bucket but the open one (default: 0, 9, 99 and so on, by powers of ten)"
+    powers = [10**exponent - 1 for exponent in range(7)]
+    add("--frequencies", type=whole_numbers, default=powers, metavar=numbers, help=frequencies_help)
     references = "further references of the test set, besides that of the data: texts with a sentence on each line"
     add("--more-references", type=Path, nargs="+", default=[], metavar="FILE", help=references)
     add("--tokenize", choices=TOKENIZERS, help="BLEU's tokenizer (default: that for the language)")

@@ -35,8 +35,6 @@ from ode_transformer.support.jobs import Jobs
 from ode_transformer.support.lines import read_lines
 from ode_transformer.support.tables import csv_text, markdown_table
 
-FREQUENCIES = (0, 9, 99, 999, 9_999, 99_999, 999_999)  # ends of the buckets
-
 Measure = Callable[[Lines, Settings], float | None]  # of hypotheses
 
 
@@ -211,9 +209,17 @@ def measure_sentences(measure: Measure, hypotheses: Lines, settings: Settings, n
 
 
 def comparison_tables(
-    translations: dict[str, list[str]], accuracies: dict[str, TokenAccuracy], test: TestSet, ends: Sequence[int]
+    translations: dict[str, list[str]],
+    accuracies: dict[str, TokenAccuracy],
+    test: TestSet,
+    ends: Sequence[int],
+    frequencies: Sequence[int],
 ) -> list[BucketTable]:
-    """Return the summary, with a row for each system, and the tables over buckets, with a column for each."""
+    """Return the summary, with a row for each system, and the tables over buckets, with a column for each.
+
+    :param ends: of the buckets of lengths and positions
+    :param frequencies: ends of the buckets of frequencies; those that no token reaches are left out
+    """
     ratios = {name: [length_ratio(hypotheses, test.settings)] for name, hypotheses in translations.items()}
     summary: dict[str, list[float | None]] = {
         "BLEU": [corpus_bleu(hypotheses, test.settings) for hypotheses in translations.values()],
@@ -237,8 +243,8 @@ def comparison_tables(
     positions = Buckets(tuple(ends), "target position", "tokens")
     tables.append(positions.table("accuracy_by_position", "accuracy (%)", first.positions, accuracy))
     if test.frequencies is not None:
-        ends = [end for end in FREQUENCIES if end < test.frequencies.max()]
-        buckets = Buckets(tuple(ends), "frequency in the training data", "tokens", start=0)
+        reached = tuple(end for end in sorted(frequencies) if end < test.frequencies.max())
+        buckets = Buckets(reached, "frequency in the training data", "tokens", start=0)
         numbers = test.frequencies[first.tokens]
         tables.append(buckets.table("accuracy_by_frequency", "accuracy (%)", numbers, accuracy))
     return tables
@@ -269,7 +275,7 @@ def run(args: argparse.Namespace) -> None:
             tokens, sample = axis_tokens(row, system.split.dictionaries), system.split.dataset.collater([row])
             write_maps(sentence_maps(system.model, sample, tokens), name, line, args.output / "attention")
     assert test is not None  # argparse asks for one system at least
-    tables = comparison_tables(translations, accuracies, test, args.lengths)
+    tables = comparison_tables(translations, accuracies, test, args.lengths, args.frequencies)
     record = {
         "command": shlex.join(["ode-transformer", *args.words]),
         "signature": bleu(test.settings.references or [], test.settings)[0].signature,

@@ -66,6 +66,9 @@ def test_tables_plots_and_maps(untrained: Path, tmp_path: Path, capsys: pytest.C
     by_frequency = rows(out / "accuracy_by_frequency.csv")
     assert [row["frequency in the training data"] for row in by_frequency] == ["0", "1-9", "10+"]
     assert [int(row["tokens"]) for row in by_frequency] == [1, 2 + 8 + 2, 2 + 3 + 8 + 1 + 5]
+    assert main(["analyse", "outputs", *systems, "--output", str(out), *options, "--frequencies", "0,99,12,1"]) == 0
+    by_frequency = rows(out / "accuracy_by_frequency.csv")
+    assert [row["frequency in the training data"] for row in by_frequency] == ["0", "1", "2-12", "13+"]
     assert json.loads((out / "results.json").read_text())["signature"].startswith("nrefs:1|case:mixed")
     names = ["length_ratio", "bleu_by_length", "length_ratio_by_length"]
     names += ["accuracy_by_position", "accuracy_by_frequency"]
