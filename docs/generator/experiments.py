@@ -6,23 +6,29 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ode_transformer.lab.corpora.download import Source, read_sources
 from ode_transformer.lab.glue import glue_command
 from ode_transformer.lab.glue.tasks import CONFIG, GlueConfig
-from ode_transformer.lab.recipes.options import find_recipe, recipe_names
+from ode_transformer.lab.recipes.experiment import Experiment
+from ode_transformer.lab.recipes.machine import Machine
+from ode_transformer.lab.recipes.options import RunOptions, find_recipe, recipe_names
+from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.published import table_systems
-from ode_transformer.lab.recipes.recipe import Recipe, read_recipe
+from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe, choose_system, read_recipe
 from ode_transformer.lab.studies import find_study, study_names
 from ode_transformer.lab.studies.study import read_study
+from ode_transformer.nn import STACKS, DepthChoice
 from ode_transformer.support import commands
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
 DOCS = Path(__file__).parents[1]
+STACK_PREFIXES = tuple(f"{stack}_" for stack in STACKS)
+SIZES = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
 
 INTRODUCTION = """# Experiments
 
@@ -42,7 +48,8 @@ commands without running them. A study answers the same question at a small size
 
 SCORES = """## Every published score
 
-The systems of the papers' tables by recipe, each with its command."""
+The systems of the papers' tables by recipe, each with its command. A line above the command has the flags that tell the
+systems of a table apart; a model that has no such flag has none there. `--dry-run --sources` prints all flags."""
 
 State = Literal["reproduced", "run in part", "drawing"]
 
@@ -148,11 +155,53 @@ def paper_table(paper: Paper, sources: Mapping[str, Source]) -> str:
     return markdown_table(("", "shows", "command", "study", "state"), rows, "lllll")
 
 
+def settings_of(recipe: Recipe, result: PublishedResult) -> dict[str, Any]:
+    """Return the options of fairseq-train of a published result that a reader may tell systems by, in their order.
+
+    First those of depth, then the sizes, then what recipe and result set.
+    """
+    words = tuple(commands.flags(result.flags))
+    options = RunOptions(arch=result.arch, variant=result.variant, train_flags=words)
+    system = choose_system(recipe, options)
+    settings = vars(Experiment(system, RecipeData(system, Path()), Machine(0), options).train_settings)
+    depth = [f"{stack}{option.dest()}" for option in DepthChoice.options().values() for stack in ("", *STACK_PREFIXES)]
+    sizes = [f"{stack}{name}" for name in SIZES for stack in STACK_PREFIXES]
+    flags = [flag.replace("-", "_") for flag in (*system.train, *result.flags) if flag != "max-tokens"]
+    return {name: settings[name] for name in dict.fromkeys([*depth, *sizes, *flags]) if settings.get(name) is not None}
+
+
+def distinguishing_settings(systems: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of few settings that tell systems apart as far as all do; each is the best beside those before.
+
+    :param systems: of each system the settings by name
+    """
+    names = list(dict.fromkeys(name for settings in systems for name in settings))
+    chosen: list[str] = []
+
+    def kinds(name: str) -> int:
+        """Return the number of systems that differ once a setting is added."""
+        return len({repr([settings.get(each) for each in (*chosen, name)]) for settings in systems})
+
+    count = 1
+    while names and (best := max(map(kinds, names))) > count:
+        chosen.append(next(name for name in names if kinds(name) == best))
+        count = best
+    return chosen
+
+
 def score_commands(recipe: Recipe, name: str) -> Iterator[str]:
-    """Yield a comment and a command for each published result of a recipe."""
-    for result in recipe.expected:
+    """Yield for each published result of a recipe a comment, its settings within its table, and its command."""
+    settings = [settings_of(recipe, result) for result in recipe.expected]
+    tables = [result.table for result in recipe.expected]
+    shown = {
+        table: distinguishing_settings([each for each, other in zip(settings, tables, strict=True) if other == table])
+        for table in tables
+    }
+    for result, values in zip(recipe.expected, settings, strict=True):
         scores = ", ".join(f"{title} {value:.2f}" for title, value in result.scores.items())
         yield f"# {result.table}, {result.system}: {scores}"
+        if own := [name for name in shown[result.table] if name in values]:
+            yield f"#   {', '.join(f'{name} {values[name]}'.replace('_', '-') for name in own)}"
         words = [
             "bash",
             "scripts/reproduce.sh",

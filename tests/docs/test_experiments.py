@@ -1,7 +1,7 @@
 """The page of experiments lists every table and figure, and what it refers to exists."""
 
 import pytest
-from generator.experiments import read_papers
+from generator.experiments import distinguishing_settings, read_papers, score_commands
 
 from ode_transformer.lab.recipes.options import find_recipe, recipe_names
 from ode_transformer.lab.recipes.recipe import read_recipe
@@ -28,6 +28,19 @@ def test_published_results_belong_to_listed_tables() -> None:
     own = {tuple(table.split(", ")) for table in tables if table.split(", ")[0] in authors}
     assert own
     assert own <= listed
+
+
+def test_settings_tell_the_systems_of_a_table_apart() -> None:
+    lines = list(score_commands(read_recipe(find_recipe("cnn_dm")), "cnn_dm"))
+    shown = [line for line in lines if line.startswith("#   ")]
+    assert shown[1] == "#   encoder-ode-scheme rk2, ode-function increment, ode-coefficients tableau"
+    assert len(set(shown)) == len(shown) == len(lines) / 3 == 7
+
+
+def test_few_settings_are_shown_and_none_that_adds_nothing() -> None:
+    systems = [{"a": 1, "b": 1, "c": 1}, {"a": 1, "b": 2, "c": 1}, {"a": 2, "b": 3, "c": 1}, {"a": 2, "b": 3, "d": 0}]
+    assert distinguishing_settings(systems) == ["b", "c"]
+    assert distinguishing_settings(systems[:1] * 2) == []
 
 
 def test_studies_exist() -> None:

@@ -55,12 +55,19 @@ def published_table(systems: Sequence[tuple[PublishedResult, Sequence[Mapping[st
     """Return a Markdown table of the systems of a published table: the mean of the seeds and the published score."""
     titles = list(dict.fromkeys(title for _, seeds in systems for scores in seeds for title in scores))
     rows = []
-    for result, seeds in systems:
-        means = [mean(scores[title].value for scores in seeds) for title in titles]
+    for result, seeds in systems:  # which may be scored otherwise than the others
+        means = [mean(scores[title].value for scores in seeds) if title in seeds[0] else None for title in titles]
         pairs = zip(means, map(result.scores.get, titles), strict=True)
         rows.append([result.title, *(_entry(value) for pair in pairs for value in pair)])
     columns = [column for title in titles for column in (title, "published")]
     return markdown_table([systems[0][0].table, *columns], rows)
+
+
+def compared_pairs(systems: Sequence[PublishedResult]) -> list[tuple[PublishedResult, PublishedResult]]:
+    """Return the pairs of systems whose difference is tested: those that ``against`` names, or the only two."""
+    by_title = {result.title: result for result in systems}
+    pairs = [(result, by_title[result.against]) for result in systems if result.against in by_title]
+    return pairs or [(systems[0], systems[1])] * (len(systems) == 2)
 
 
 def _entry(value: str | float | None) -> str:

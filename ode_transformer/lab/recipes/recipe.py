@@ -82,6 +82,7 @@ class PublishedResult(YamlSection):
     :param flags: of fairseq-train, where the system differs from the architecture's default
     :param scores: by the names of the recipe's scores
     :param parameters: published count, in millions
+    :param against: title of the system of this table that the paper tests it against, as it says with a dagger
     """
 
     table: str
@@ -91,6 +92,7 @@ class PublishedResult(YamlSection):
     flags: Flags = {}
     scores: dict[str, float]
     parameters: int | None = None
+    against: str | None = None
 
     @property
     def title(self) -> str:
@@ -167,6 +169,14 @@ class Recipe(YamlSection):
     counts: dict[str, Count] = {}
     expected: list[PublishedResult] = []
     _layers: list[Layer] = PrivateAttr(default=[])
+
+    @model_validator(mode="after")
+    def _check_expected(self) -> "Recipe":
+        titles = {(result.table, result.title) for result in self.expected}
+        for result in self.expected:
+            if result.against is not None and (result.table, result.against) not in titles:
+                raise ValueError(f"{result.table}, {result.title}: against {result.against}: no such row of this table")
+        return self
 
     def source_list(self) -> dict[str, AnySource]:
         """Return the published raw files and the recipe's own, by name."""

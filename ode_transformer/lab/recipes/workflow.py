@@ -17,7 +17,7 @@ from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.needs import describe_needs
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.preparation import RecipeData
-from ode_transformer.lab.recipes.published import comparison_table, published_table
+from ode_transformer.lab.recipes.published import compared_pairs, comparison_table, published_table
 from ode_transformer.lab.recipes.recipe import PublishedResult, Recipe, load_recipe
 from ode_transformer.support import commands
 from ode_transformer.support.console import print_progress, print_text
@@ -122,8 +122,8 @@ def reproduce_table(
     measured = [(result, list(scores[result.title].values())) for result in systems if result.title in scores]
     if measured and not options.dry_run:
         print(f"\n{published_table(measured)}")
-        if len(measured) == 2:  # as a paper marks one with a dagger
-            print_paired_test({result.title: plans[result.title] for result, _ in measured})
+        for pair in compared_pairs([result for result, _ in measured]):
+            print_paired_test({result.title: plans[result.title] for result in pair})
     end = command.index("--") if "--" in command else len(command)
     for title in (title for title in plans if title not in scores):
         print(f"\nfailed: {title}\n+ {shlex.join([*command[:end], '--systems', title, *command[end:]])}")

@@ -43,6 +43,8 @@ def expected_tokens(raw: str, text: TextPreparation, language: str) -> str:
     names = [" ".join(steps), " ".join(step for step in steps if step != "lowercase")]
     tables = (line.get("ours", {}), line)
     tokens = next((table[name] for name in names for table in tables if name in table), line["all"])
+    if text.split_last_full_stop and "last word" in line:
+        tokens = " ".join([*tokens.split()[:-1], line["last word"]])
     return tokens.lower() if text.lowercase else tokens
 
 

@@ -4,12 +4,16 @@ import errno
 from pathlib import Path
 
 import pytest
+import yaml
+from pydantic import ValidationError
 
 from ode_transformer.cli import main
 from ode_transformer.lab.metrics.metric import Score
 from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Experiment
-from ode_transformer.lab.recipes.published import table_systems
+from ode_transformer.lab.recipes.options import find_recipe
+from ode_transformer.lab.recipes.published import published_table, table_systems
+from ode_transformer.lab.recipes.recipe import Recipe
 from ode_transformer.support.errors import UserError
 
 TABLE = "Li et al. 2022, Table 5"
@@ -73,8 +77,8 @@ def test_checkpoints_go_on_demand_once_a_run_is_evaluated(trained: list[str], tm
         assert len(list(tmp_path.rglob("*.pt"))) == kept
 
 
-def test_two_systems_are_compared_over_sentences(trained: list[str], monkeypatch, capsys) -> None:
-    """As Xu et al. (2020) mark a score that is better than the Transformer's."""
+def test_the_systems_that_a_paper_compares_are_tested_over_sentences(trained: list[str], monkeypatch, capsys) -> None:
+    """As Xu et al. (2020) mark a score that is better than that of the Transformer of the same size."""
 
     def evaluate(experiment: Experiment) -> dict[str, Score]:
         experiment.data.corpus.mkdir(parents=True, exist_ok=True)
@@ -85,6 +89,32 @@ def test_two_systems_are_compared_over_sentences(trained: list[str], monkeypatch
         return {"BLEU": Score("BLEU", 1.0, "s", "", 20)}
 
     monkeypatch.setattr(run_experiment, "evaluate", evaluate)
-    table = ["--table", "Xu et al. 2020, Table 1", "--systems", "*, base*"]
-    assert main(["reproduce", "wmt14_en_de", "--gpus", "0", *table]) == 0
-    assert "depth-wise LSTM, base − Transformer, base (xu_2020): BLEU +33.13 [" in capsys.readouterr().out
+    command = ["reproduce", "wmt14_en_de", "--gpus", "0", "--table", "Xu et al. 2020, Table 1"]
+    base = "depth-wise LSTM, base − Transformer, base (xu_2020): BLEU"
+    for chosen, tests in (
+        ([], [base, "depth-wise LSTM, big − Transformer, big (xu_2020): BLEU"]),
+        (["--systems", "*, base*"], [base]),
+        (["--systems", "depth*"], ["depth-wise LSTM, base − depth-wise LSTM, big: BLEU"]),  # two without such a pair
+        (["--systems", "depth*,*, base*"], [base]),
+    ):
+        assert main([*command, *chosen]) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if " − " in line]
+        assert [line.partition(" +")[0] for line in lines] == tests
+    assert lines[0].startswith(f"{base} +33.13 [")
+
+
+def test_a_system_without_a_score_of_the_others_has_none_in_the_table() -> None:
+    first, second = table_systems("wmt14_en_de", "Lu et al. 2019, Table 1", None, ["*et, base", "Transformer, base*"])
+    scores = {title: Score(title, 28.0, "s", "", 1) for title in ("BLEU", "BLEU of Macaron's script")}
+    table = published_table([(first, [scores]), (second, [{"BLEU": scores["BLEU"]}])])
+    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines()[2:]]
+    assert rows == [["28.00", "", "28.00", "28.90"], ["28.00", "27.30", "", ""]]
+
+
+def test_a_row_is_compared_with_a_row_of_its_table() -> None:
+    row = {"arch": "a", "scores": {}}
+    rows = [{**row, "table": "T", "system": "x", "against": "y"}, {**row, "table": "U", "system": "y"}]
+    recipe = find_recipe("ptb")
+    values = yaml.safe_load(recipe.read_text(encoding="utf-8")) | {"expected": rows}
+    with pytest.raises(ValidationError, match="T, x: against y: no such row of this table"):
+        Recipe.model_validate(values)
