@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import functools
 import gc
+import logging
 import queue
 import re
 import sys
@@ -47,6 +48,8 @@ from ode_transformer.models.option_groups import group_options
 from ode_transformer.support.errors import OptionError
 
 Function = Callable[..., Any]
+
+_LOG = logging.getLogger(__name__)
 
 
 def _replace(owner: Any, name: str) -> Callable[[Function], Function]:
@@ -243,6 +246,76 @@ def _read_checkpoint_in_each_process(
             f"{path}: its dictionary has {sizes[1]} words, that of the data {sizes[2]}: binarise them with its own "
             "(fairseq-preprocess --srcdict, --tgtdict)"
         ) from error
+
+
+# Counters that fairseq keeps in its process alone: of --patience, of --lr-patience and of the loss scale of --fp16.
+_COUNTERS = {
+    "early_stopping": ("best", "num_runs"),
+    "plateau": ("num_bad_epochs",),
+    "loss_scale": ("_iter", "_last_overflow_iter", "_last_rescale_iter", "_overflows_since_rescale"),
+}
+
+
+def _counting(trainer: Trainer) -> dict[str, Any]:
+    """Return what has the counters: a function of fairseq-train, a learning rate's schedule and a loss scaler."""
+    programs = (sys.modules.get(name) for name in ("__main__", "fairseq_cli.train"))  # either runs the training
+    counting = {
+        "early_stopping": next(
+            filter(None, (getattr(program, "should_stop_early", None) for program in programs)), None
+        ),
+        "plateau": getattr(trainer.lr_scheduler, "lr_scheduler", None),
+        "loss_scale": getattr(trainer.optimizer, "scaler", None),
+    }
+    return {kind: counter for kind, counter in counting.items() if counter is not None}
+
+
+@_replace(Trainer, "state_dict")
+def _save_counters(original: Function, trainer: Trainer) -> dict[str, Any]:
+    """Write into a checkpoint how long a training has not improved, which would be counted anew when it is resumed."""
+    state = original(trainer)
+    state["extra_state"]["counters"] = {
+        kind: {name: getattr(counter, name) for name in _COUNTERS[kind] if hasattr(counter, name)}
+        for kind, counter in _counting(trainer).items()
+    }
+    return state
+
+
+@_replace(Trainer, "load_checkpoint")
+def _resume_counters(
+    original: Function,
+    trainer: Trainer,
+    path: str,
+    reset_optimizer: bool = False,
+    reset_lr_scheduler: bool = False,
+    optimizer_overrides: dict[str, Any] | None = None,
+    reset_meters: bool = False,
+) -> Any:
+    """Go on counting where a checkpoint's training stopped, unless something is to begin anew.
+
+    A checkpoint of an epoch's end is written before the learning rate's schedule is told its validation loss.
+    """
+    state = original(trainer, path, reset_optimizer, reset_lr_scheduler, optimizer_overrides, reset_meters=reset_meters)
+    if state is not None and not (reset_optimizer or reset_lr_scheduler or reset_meters):
+        counters = option_group(state.get("counters"))
+        for kind, counter in _counting(trainer).items():
+            for name in counters.get(kind, {}).keys() & _COUNTERS[kind]:
+                setattr(counter, name, counters[kind][name])
+        position = state["train_iterator"]
+        if position.get("iterations_in_epoch") == 0 and state.get("val_loss") is not None:
+            trainer.lr_step(position["epoch"] - 1, state["val_loss"])
+    return state
+
+
+@_replace(checkpoint_utils, "load_checkpoint")
+def _say_what_begins_anew(original: Function, cfg: Any, trainer: Trainer, **options: Any) -> Any:
+    """Say in the log that updates are counted from 0 in a later epoch, where the optimizer's state was not loaded."""
+    state, batches = original(cfg, trainer, **options)
+    if state is not None and trainer.get_num_updates() == 0 and (batches.epoch, batches.iterations_in_epoch) > (1, 0):
+        _LOG.info(
+            f"{cfg.restore_file}: the optimizer's state was not loaded: epoch {batches.epoch} begins with update 0; "
+            "warm-up and --max-update begin anew (--reset-dataloader begins with epoch 1 as well)"
+        )
+    return state, batches
 
 
 @_replace(Trainer, "train_step")

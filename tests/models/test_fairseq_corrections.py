@@ -26,6 +26,7 @@ from fairseq.dataclass.configs import EMAConfig, GenerationConfig
 from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
 from fairseq.ngram_repeat_block import NGramRepeatBlock
+from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from fairseq.options import get_generation_parser, get_training_parser, parse_args_and_arch
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
@@ -278,6 +279,23 @@ def test_losses_that_are_no_numbers_end_in_one_line(pinned: Callable[[Any, str],
     pinned(Trainer, "train_step")
     with pytest.raises(FloatingPointError):
         Trainer.train_step(trainer, [{"id": torch.tensor([7, 3])}])
+
+
+def test_the_loss_scale_grows_as_if_training_had_not_stopped() -> None:
+    def scales(*stops: int) -> list[float]:
+        saved, found = None, [1.0]
+        for stop in (*stops, 9):
+            scaler = DynamicLossScaler(found[-1], scale_window=3)  # fairseq saves the scale itself
+            trainer = Namespace(optimizer=Namespace(scaler=scaler), lr_scheduler=None)
+            fairseq_corrections._resume_counters(Mock(return_value=saved), trainer, "checkpoint_last.pt")
+            while len(found) < stop:
+                scaler.update()
+                found.append(scaler.loss_scale)
+            state = fairseq_corrections._save_counters(lambda _: {"extra_state": {"train_iterator": {}}}, trainer)
+            saved = state["extra_state"]
+        return found
+
+    assert scales(5, 8) == scales() == [1, 1, 1, 2, 2, 2, 4, 4, 4]
 
 
 def test_length_buckets_with_numpy_2(pinned: Callable[[Any, str], None]) -> None:

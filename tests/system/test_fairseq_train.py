@@ -76,6 +76,40 @@ def test_a_resumed_training_equals_an_uninterrupted_one_to_the_last_bit(
     assert len(ours["last_optimizer_state"]["state"]) > 50  # Adam's moments of every parameter are in it
 
 
+def epochs_in(log: str) -> list[int]:
+    """The epochs that a training has begun."""
+    return [int(epoch) for epoch in re.findall(r"begin training epoch (\d+)", log)]
+
+
+def test_a_resumed_training_counts_on_how_long_it_has_not_improved(text: Text, tmp_path: Path) -> None:
+    # The first validation is the best by the number of updates.
+    worse = ("--best-checkpoint-metric", "num_updates", "--patience", 3)
+    plateau = ("--lr-scheduler", "reduce_lr_on_plateau", "--lr-patience", 1, "--lr-shrink", 0.5, "--warmup-updates", 0)
+
+    def epochs(folder: Path, last: int) -> list[int]:
+        words = training(text, folder, RK2, 1000, *worse, *plateau, "--max-epoch", last, "--no-epoch-checkpoints")
+        return epochs_in(succeed("train", *(word for word in words if word != "--disable-validation")))
+
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    assert epochs(straight, 30) == [1, 2, 3, 4]
+    assert [epochs(stopped, last) for last in (1, 2, 3, 30)] == [[1], [2], [3], [4]]
+    ours, other = (load_checkpoint(folder / "checkpoint_last.pt") for folder in (stopped, straight))
+    for key in ("model", "last_optimizer_state"):
+        assert_identical(ours[key], other[key], key)
+    assert ours["last_optimizer_state"]["param_groups"][0]["lr"] == 0.0025
+
+
+@pytest.mark.parametrize("flag", ["--no-save-optimizer-state", "--reset-optimizer"])
+def test_updates_that_begin_anew_in_a_later_epoch_are_said(text: Text, tmp_path: Path, flag: str) -> None:
+    first = succeed("train", *training(text, tmp_path, RK2, BATCHES, flag))
+    log = succeed("train", *training(text, tmp_path, RK2, 1, flag))
+    message = "checkpoint_last.pt: the optimizer's state was not loaded: epoch 2 begins with update 0; warm-up "
+    assert message in log
+    assert message not in first
+    again = succeed("train", *training(text, tmp_path, RK2, 1, flag, "--reset-dataloader", "--reset-optimizer"))
+    assert message not in again
+
+
 def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
     words = ("task=translation", f"task.data={text.data}", "task.source_lang=en", "task.target_lang=de")
     words += (f"common.user_dir={USER_DIR}", "+model._name=ode_transformer_rk2_tiny", "common.cpu=true")
