@@ -30,11 +30,13 @@ class SampleLog(nn.Module):
     def __init__(self, count: int) -> None:
         super().__init__()
         self.count = count
+        self.training = False  # until an update: a model that is only loaded counts its updates, too
         self.updates: int | None = None  # None until the first update after a validation
 
     def set_num_updates(self, num_updates: int) -> None:
         """Count an update; fairseq calls this before each one, with the number of updates so far."""
-        self.updates = num_updates + 1
+        if self.training:
+            self.updates = num_updates + 1
 
     def see_batch(self, model: Any, _: Any, batch: Mapping[str, Any]) -> None:
         """Log the samples of a batch, before the model sees it."""

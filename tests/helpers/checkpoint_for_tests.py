@@ -27,7 +27,8 @@ MAX_POSITIONS = 64  # tokens of a line at most, the end symbol included
 def make_model(directory: Path, *more: object) -> Path:
     """Writes ``model.pt``, ``dict.en.txt``, ``dict.de.txt`` and ``sentencepiece.bpe.model``; returns the first.
 
-    Its parameters are random, yet a translation depends on the line. ``more`` are further flags.
+    Its parameters are random, yet a translation depends on the line. ``more`` are further flags. As a training by a
+    recipe, it logs samples.
     """
     pieces = train_pieces(directory / "sentencepiece.bpe")
     dictionary = Dictionary()
@@ -36,7 +37,17 @@ def make_model(directory: Path, *more: object) -> Path:
     for language in ("en", "de"):
         dictionary.save(str(directory / f"dict.{language}.txt"))
     positions = ("--max-source-positions", MAX_POSITIONS, "--max-target-positions", MAX_POSITIONS)
-    flags = ("--task", "translation", "--arch", "ode_transformer_rk2_tiny", *SMALL, *positions, *more)
+    flags = (
+        "--task",
+        "translation",
+        "--arch",
+        "ode_transformer_rk2_tiny",
+        *SMALL,
+        *positions,
+        "--log-samples",
+        2,
+        *more,
+    )
     return _write(directory, flags, {"source_lang": "en", "target_lang": "de"})
 
 

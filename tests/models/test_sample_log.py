@@ -3,9 +3,13 @@
 import json
 import logging
 
+from pathlib import Path
+
 import pytest
 import torch
 from models_for_tests import EOS, PAD, pair_sample, small_model
+
+from ode_transformer.decoding.trained_model import load_trained_model
 
 
 def sample(lengths: list[int]) -> dict[str, torch.Tensor]:
@@ -16,8 +20,8 @@ def test_samples_are_logged_once_after_an_update(caplog: pytest.LogCaptureFixtur
     model = small_model(arch="reformer", log_samples=2)
     with caplog.at_level(logging.INFO):
         model(**sample([9]))  # without any update, as an analysis does
-        model.set_num_updates(41)
-        model.train()(**sample([9]))
+        model.train().set_num_updates(41)
+        model(**sample([9]))
         model.eval()(**sample([3, 4]))  # too short
         assert not caplog.messages
         for lengths in ([7, 9, 10, 11], [12]):
@@ -34,3 +38,14 @@ def test_samples_are_logged_once_after_an_update(caplog: pytest.LogCaptureFixtur
         logits[..., PAD] = -torch.inf
         assert output
         assert logits[0].argmax(-1)[: len(output)].tolist() == output
+
+
+def test_a_model_that_is_only_loaded_logs_nothing(untrained: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model, *_ = load_trained_model(untrained, untrained.parent)
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        model(**sample([9]))
+        assert not caplog.messages
+        model.train().set_num_updates(4)
+        model.eval()(**sample([9]))
+        assert json.loads(caplog.messages[-1])["updates"] == 5
