@@ -2,7 +2,6 @@
 
 import json
 import logging
-
 from pathlib import Path
 
 import pytest
