@@ -32,7 +32,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.decoding.beam_search import BeamSearch
@@ -81,6 +81,8 @@ def make_batch(setting: Setting, dictionary: Dictionary) -> dict[str, Any]:
         for number in range(setting.sentences)
     ]
     batch = collate(pairs, dictionary.pad(), dictionary.eos())
+    if setting.device == "meta":
+        return tree_map(lambda x: x.to("meta") if isinstance(x, Tensor) else x, batch)
     return move_to_cuda(batch) if setting.device == "cuda" else batch
 
 
@@ -203,6 +205,7 @@ class MeasuredSystem:
         criterion = FusedCriterion if fused else LabelSmoothedCrossEntropyCriterion
         self.criterion = criterion(self.task, sentence_avg=False, label_smoothing=0.1)
         self.recorded = self.criterion.cuda_graphs = recorded
+        self.length_edges: list[int] = []  # the task of a measurement tells the recorder no lengths
 
     @property
     def parameters(self) -> int:

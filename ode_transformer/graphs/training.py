@@ -73,10 +73,7 @@ class RecordedTraining:
 
     def padded_shapes(self, inputs: Inputs) -> dict[str, list[int]]:
         """Return the shape to which each input is padded."""
-        return {
-            name: [round_up_count(len(x)), *(round_up_length(size, self.edges) for size in x.shape[1:])]
-            for name, x in inputs.items()
-        }
+        return padded_shapes(inputs, self.edges)
 
     def compute(self, step: Step, inputs: Inputs) -> tuple[Tensor, dict[str, Any]]:
         """Compute a padded batch, by a replay if its shape has come before; return loss, other results, shares."""
@@ -132,6 +129,14 @@ class RecordedTraining:
                 return False
             del self.steps[least]
         return True
+
+
+def padded_shapes(inputs: Inputs, edges: list[int]) -> dict[str, list[int]]:
+    """Return the shape to which each input is padded, lengths to ``edges``."""
+    return {
+        name: [round_up_count(len(x)), *(round_up_length(size, edges) for size in x.shape[1:])]
+        for name, x in inputs.items()
+    }
 
 
 class _RecordedStep:

@@ -73,7 +73,7 @@ def attention_mask(
     offsets, clip = None, choice.max_relative_positions
     if clip:
         offsets = relative_offsets(torch.arange(keys - queries, keys, device=device), keys, clip)
-        if device.type == "cuda" and torch.is_grad_enabled():
+        if device.type != "cpu" and torch.is_grad_enabled():
             offsets = one_hot_offsets(offsets, clip, dtype)
     return AttentionMask(bias, offsets, is_causal and padding_mask is None and queries == keys)
 

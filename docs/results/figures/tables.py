@@ -222,6 +222,7 @@ SHOWN: dict[str, Callable[[Entry], str]] = {
     "ratio": ratio,
     "quartiles": ratio,
     "launches": lambda entry: f"{measurements(entry.file)['results'][entry.names[entry.system]]['kernels']:,}",
+    "whole number": lambda entry: f"{int(entry.values()[0]):,}" if entry.values() else "",
     "milliseconds": milliseconds,
     "gibibytes": gibibytes,
     "run": lambda entry: str(measurements(entry.file)["ran"][entry.score]),
