@@ -10,6 +10,7 @@ import contextlib
 import functools
 import gc
 import logging
+import math
 import queue
 import re
 import sys
@@ -36,7 +37,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationTask
 from fairseq.trainer import Trainer
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from sacrebleu.metrics import BLEU
 from torch import Tensor
 
@@ -225,6 +226,67 @@ def _batch_as_from_the_start(
     if keeps and is_new:
         iterator.epoch = epoch
     return iterator
+
+
+@_replace(iterators.EpochBatchIterator, "state_dict")
+def _count_batches(original: Function, iterator: iterators.EpochBatchIterator) -> dict[str, Any]:
+    """Write beside the position within an epoch how many batches it has, and for how many processes."""
+    return {**original(iterator), "batches": len(iterator.frozen_batches), "processes": iterator.num_shards}
+
+
+@_replace(iterators.EpochBatchIterator, "load_state_dict")
+def _resume_within_other_batches(
+    original: Function, iterator: iterators.EpochBatchIterator, state: dict[str, Any]
+) -> None:
+    """Resume an epoch after the same share of its batches, if another ``--max-tokens`` or number of GPUs forms others.
+
+    fairseq leaves out as many of the new batches as were read of the old, or asks to report that there are fewer.
+    """
+    iterator.epoch = state["epoch"]
+    position = state.get("iterations_in_epoch", 0)
+    resumed = min(position, len(iterator) - 1)
+    if "batches" in state:
+        share = position * state["processes"] * len(iterator.frozen_batches) // state["batches"]
+        resumed = share // iterator.num_shards
+    if resumed != position:
+        _LOG.info(
+            f"epoch {iterator.epoch} is resumed at its batch {resumed + 1} of {len(iterator)}: they are not those of "
+            "the checkpoint, so that sentences may be read twice in this epoch, or not at all"
+        )
+    original(iterator, {**state, "iterations_in_epoch": resumed})
+
+
+@_replace(iterators.GroupedIterator, "__init__")
+def _group_what_remains(
+    original: Function, groups: Any, batches: Any, size: int, skip_remainder_batch: bool = False
+) -> None:
+    """Group all batches that a resumed epoch has left; fairseq rounds those that were read up to whole groups.
+
+    ``--skip-remainder-batch`` leaves out a last group that is too small, unless no other is left.
+    """
+    read = getattr(batches, "n", 0)
+    if skip_remainder_batch:
+        left = len(batches) - read
+        batches.take(read + (left // size * size or left))
+    original(groups, batches, size)
+    groups.n = groups.total - math.ceil((len(batches) - read) / size)
+
+
+@_replace(checkpoint_utils, "save_checkpoint")
+def _save_updates_at_the_end_of_an_epoch(
+    original: Function, cfg: Any, trainer: Trainer, iterator: Any, loss: float | None
+) -> str | None:
+    """Write the checkpoint of ``--save-interval-updates`` also where its update is the last of an epoch."""
+    saved = original(cfg, trainer, iterator, loss)
+    if (
+        iterator.end_of_epoch()
+        and cfg.save_interval_updates
+        and trainer.get_num_updates() % cfg.save_interval_updates == 0
+    ):
+        only = {"no_last_checkpoints": True, "keep_best_checkpoints": 0, "keep_last_epochs": 0}
+        within = SimpleNamespace(epoch=iterator.epoch, end_of_epoch=lambda: False, state_dict=iterator.state_dict)
+        original(OmegaConf.merge(cfg, only), trainer, within, loss)
+    return saved
 
 
 @_replace(Trainer, "load_checkpoint")

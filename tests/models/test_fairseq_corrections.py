@@ -1,5 +1,6 @@
 """Faults of the pinned fairseq, each shown in fairseq's own function and gone with the correction."""
 
+import itertools
 import shutil
 from argparse import Namespace
 from collections.abc import Callable
@@ -171,6 +172,56 @@ def test_a_resumed_training_goes_on_with_the_batches_of_its_start(pinned: Callab
     resumed = batches_of_epochs(27)
     assert resumed[2] != whole[2]
     assert sorted(sum(resumed[2], [])) != list(range(30))  # some sentences twice, others never
+
+
+def epoch_of(state: dict[str, Any] | None, stop: int | None, size: int, shard: int = 0, shards: int = 1) -> Any:
+    """Return the sentences of an epoch's next batches, a list for each, and where the epoch was left."""
+    task = TranslationTask(TranslationConfig(), Dictionary(), Dictionary())
+    dataset = pairs()
+    iterator = task.get_batch_iterator(dataset=dataset, max_sentences=size, shard_id=shard, num_shards=shards)
+    if state is not None:
+        iterator.load_state_dict(state)
+    batches = itertools.islice(iterator.next_epoch_itr(), stop)
+    return [sample["id"].tolist() for sample in batches if sample], iterator.state_dict()
+
+
+def test_an_epoch_goes_on_after_the_same_share_of_other_batches(pinned: Callable[[Any, str], None]) -> None:
+    read, state = epoch_of(None, 6, 3)
+    assert state["iterations_in_epoch"] == 6
+    for size, remaining in ((3, 4), (6, 2), (4, 4), (1, 12)):
+        assert len(epoch_of(state, None, size)[0]) == remaining
+    old = {name: value for name, value in state.items() if name not in ("batches", "processes")}
+    assert len(epoch_of(old, None, 3)[0]) == 4
+    assert len(epoch_of(old, None, 6)[0]) == 1
+
+    # Another number of processes reads what the others have not.
+    halves = [epoch_of(state, None, 3, shard, 2)[0] for shard in (0, 1)]
+    assert sorted(sum(sum(halves, read), [])) == list(range(30))
+    pinned(iterators.EpochBatchIterator, "load_state_dict")
+    with pytest.raises(RuntimeError, match="report this"):
+        epoch_of(state, None, 6)
+    assert len(epoch_of(state, None, 4)[0]) == 2
+
+
+def test_all_that_is_left_of_an_epoch_is_grouped(pinned: Callable[[Any, str], None]) -> None:
+    def groups(read: int, size: int, skip: bool = False) -> list[list[int]]:
+        batches = iterators.CountingIterator(range(10)).skip(read)
+        found = list(iterators.GroupedIterator(batches, size, skip))
+        assert not batches.has_next()  # the epoch has ended
+        return found
+
+    assert groups(0, 4) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert groups(4, 4) == [[4, 5, 6, 7], [8, 9]]
+    assert groups(3, 4) == [[3, 4, 5, 6], [7, 8, 9]]
+    assert groups(9, 4) == [[9]]
+    assert groups(1, 3) == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert groups(0, 4, skip=True) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert groups(1, 4, skip=True) == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    assert groups(7, 4, skip=True) == [[7, 8, 9]]
+    pinned(iterators.GroupedIterator, "__init__")
+    assert groups(1, 3) == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    with pytest.raises(AssertionError):
+        groups(9, 4)  # none
 
 
 def test_a_folder_may_have_a_colon(pinned: Callable[[Any, str], None], tmp_path: Path) -> None:

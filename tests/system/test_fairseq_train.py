@@ -110,6 +110,26 @@ def test_updates_that_begin_anew_in_a_later_epoch_are_said(text: Text, tmp_path:
     assert message not in again
 
 
+def test_an_epoch_is_resumed_with_larger_batches_and_more_of_them(text: Text, tmp_path: Path) -> None:
+    train(text, tmp_path, RK2, BATCHES - 1)
+    log = succeed("train", *training(text, tmp_path, RK2, BATCHES + 1, "--update-freq", BATCHES))
+    assert epochs_in(log) == [1, 2]  # one batch, then an epoch
+    train(text, tmp_path, RK2, BATCHES + 7)
+    log = succeed("train", *training(text, tmp_path, RK2, BATCHES + 8, "--batch-size", 10))
+    assert f"epoch 3 is resumed at its batch 4 of {BATCHES // 2}: they are not those of the checkpoint" in log
+
+
+def test_update_checkpoints_are_those_of_an_epochs_end_too(text: Text, tmp_path: Path) -> None:
+    every = ("--save-interval-updates", BATCHES // 2, "--keep-interval-updates", 3)
+    train(text, tmp_path, RK2, 3 * BATCHES, *every, "--no-epoch-checkpoints")
+    names = ["checkpoint_2_16.pt", "checkpoint_3_20.pt", "checkpoint_3_24.pt", "checkpoint_last.pt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    last, updates = (load_checkpoint(tmp_path / name) for name in ("checkpoint_last.pt", "checkpoint_3_24.pt"))
+    for key in ("model", "last_optimizer_state", "optimizer_history"):
+        assert_identical(updates[key], last[key])
+    assert updates["extra_state"]["train_iterator"] == last["extra_state"]["train_iterator"]
+
+
 def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
     words = ("task=translation", f"task.data={text.data}", "task.source_lang=en", "task.target_lang=de")
     words += (f"common.user_dir={USER_DIR}", "+model._name=ode_transformer_rk2_tiny", "common.cpu=true")
