@@ -4,6 +4,7 @@ PyTorch's restricted unpickler refuses NumPy's own classes. Those here take type
 could hold addresses of memory.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,15 @@ def _number(number_type: _NumberType, content: bytes) -> Any:
     return np.frombuffer(content, number_type.dtype)[0].item()
 
 
-def allow_numpy() -> None:
-    """Let PyTorch's restricted unpickler read arrays and scalars of NumPy 1 and 2."""
+def numpy_allowed() -> AbstractContextManager[None]:
+    """Let PyTorch's restricted unpickler read arrays and scalars of NumPy 1 and 2 during a block.
+
+    Other libraries, such as Hugging Face's Trainer, have the unpickler read NumPy's own classes.
+    """
     stand_ins: list[Any] = [(_NumberType, "numpy.dtype"), (_Array, "numpy.ndarray")]
     for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
         stand_ins += [(lambda *_: _Array(), f"{module}._reconstruct"), (_number, f"{module}.scalar")]
-    torch.serialization.add_safe_globals(stand_ins)
+    return torch.serialization.safe_globals(stand_ins)
 
 
 def plain_numbers(value: Any) -> Any:

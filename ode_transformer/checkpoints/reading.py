@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ode_transformer.checkpoints.parameters import upgrade_checkpoint
-from ode_transformer.checkpoints.plain_numbers import allow_numpy
+from ode_transformer.checkpoints.plain_numbers import numpy_allowed
 from ode_transformer.support.errors import DamagedCheckpoint, OptionError, UserError, is_out_of_memory
 from ode_transformer.support.files import atomic_write
 from ode_transformer.support.subword_models import SUBWORD_MODELS
@@ -63,8 +63,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
                         raise zipfile.BadZipFile
             file.seek(0)
             torch.serialization.add_safe_globals([argparse.Namespace])  # in which fairseq keeps options
-            allow_numpy()
-            state = torch.load(file, map_location="cpu", weights_only=True)
+            with numpy_allowed():
+                state = torch.load(file, map_location="cpu", weights_only=True)
             if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
                 raise UserError("not a fairseq checkpoint, it has no 'model'")
             for name, tensor in state["model"].items():
