@@ -51,9 +51,7 @@ def write(model: TranslationModel, folder: Path, quantization: None) -> None:
     config = ODETransformerConfig(model_options(model.options.model), len(source), len(target))
     exported = ODETransformerForSeq2SeqLM(config)
     weights = {name: tensor for name, tensor in model.model.state_dict().items() if not name.endswith("_extra_state")}
-    tables = {name for name, _ in exported.model.named_buffers()} - weights.keys()
-    absent = nn.Module.load_state_dict(exported.model, weights, strict=False)  # fairseq's would add settings
-    assert (set(absent.missing_keys), absent.unexpected_keys) == (tables, []), absent
+    nn.Module.load_state_dict(exported.model, weights)  # fairseq's would add settings
     tied = exported._tied_weights_keys
     stored = {name: tensor.contiguous() for name, tensor in exported.state_dict().items() if name not in tied}
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})

@@ -6,10 +6,13 @@ prefix at each position and reorders its caches.
 
 import math
 from argparse import Namespace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import torch
+from fairseq.modules import SinusoidalPositionalEmbedding
 from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PretrainedConfig, PreTrainedModel
@@ -20,8 +23,10 @@ from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.checkpoints.admission import admitted_model, limited_parameters
+from ode_transformer.checkpoints.parameters import check_finite
 from ode_transformer.checkpoints.reading import check_sizes, check_tensors
 from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.support.errors import UserError
 
 BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
 SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
@@ -83,6 +88,13 @@ class DecodingState:
         self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
 
 
+@dataclass
+class SourceEncoding(BaseModelOutput):
+    """Encoder output [B, S, C] with the padding [B, S] that attention to it must not read."""
+
+    padding: Tensor | None = None
+
+
 class SourceEncoder:
     """Encoder of a model with the call that ``generate`` makes."""
 
@@ -91,16 +103,19 @@ class SourceEncoder:
     def __init__(self, model: Any) -> None:
         self.model = model
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> BaseModelOutput:
-        """Encode token numbers [B, S], of which those with a mask of 0 are padding; the result is [B, S, C]."""
-        output = self.model.encoder(without_masked(input_ids, attention_mask), None)["encoder_out"][0]
-        return BaseModelOutput(last_hidden_state=output.transpose(0, 1))
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> SourceEncoding:
+        """Encode token numbers [B, S], of which those with a mask of 0 are padding."""
+        tokens = without_masked(input_ids, attention_mask)
+        output = self.model.encoder(tokens, None)["encoder_out"][0]
+        return SourceEncoding(last_hidden_state=output.transpose(0, 1), padding=tokens.eq(PAD))
 
     __call__ = forward
 
 
 class EndAtLimit(LogitsProcessor):
     """Leaves only the end symbol at the last position, with its own score: so fairseq ends hypotheses.
+
+    Where another rule forbids the end symbol, such as a minimum length, the hypothesis stays without it.
 
     :param max_length: greatest number of tokens, with the first one and the end symbol
     """
@@ -111,7 +126,9 @@ class EndAtLimit(LogitsProcessor):
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         if input_ids.size(1) < self.max_length - 1:
             return scores
-        return torch.full_like(scores, -math.inf).index_copy(1, input_ids.new_tensor([EOS]), scores[:, [EOS]])
+        end = scores[:, [EOS]]
+        only_end = torch.full_like(scores, -math.inf).index_copy(1, input_ids.new_tensor([EOS]), end)
+        return torch.where(end.isneginf(), scores, only_end)
 
 
 class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
@@ -123,6 +140,8 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     config_class = ODETransformerConfig
     base_model_prefix = ""
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _keys_to_ignore_on_load_unexpected = [r"embed_positions\.weights$"]  # noqa: RUF012 (of earlier versions' folders)
 
     def __init__(self, config: ODETransformerConfig) -> None:
         super().__init__(config)
@@ -130,9 +149,7 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         options = Namespace(**admitted_model(config.options))
         with torch.device("cpu"):  # transformers builds models without numbers, but not everything is a parameter
             self.model = build_from_options(options, config.source_size, config.target_size)
-        for module in self.model.modules():
-            # Else transformers would replace tables of positions by empty ones.
-            module._non_persistent_buffers_set.clear()
+        self.gradient_checkpointing = False
         for stack in (self.model.encoder, self.model.decoder):
             stack.trained_version = nn.Identity()  # the configuration says what the parameters were trained for
         first_names: dict[Tensor, str] = {}
@@ -148,7 +165,8 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *arguments: Any, **settings: Any) -> Any:
         """Load a folder, or a repository of a hub, as transformers does.
 
-        :raises UserError: its configuration describes far more parameters than it stores, or an option is refused
+        :raises UserError: its configuration describes far more parameters than it stores, an option is refused, or a
+            parameter is missing or no number
         """
         source = {name: settings[name] for name in _SOURCE if name in settings}
         path = cached_file(pretrained_model_name_or_path, SAFE_WEIGHTS_NAME, **source)
@@ -156,10 +174,26 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             sizes = [math.prod(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
         check_tensors(len(sizes))
         with limited_parameters(len(sizes), sum(sizes)):
-            return super().from_pretrained(pretrained_model_name_or_path, *arguments, **settings)
+            wants_report = settings.pop("output_loading_info", False)
+            settings["output_loading_info"] = True
+            model, report = super().from_pretrained(pretrained_model_name_or_path, *arguments, **settings)
+        if missing := sorted(report["missing_keys"]):
+            raise UserError(f"{path}: has no {missing[0]}, which its configuration describes")
+        stored = {name: tensor for name, tensor in model.named_parameters() if tensor.device.type != "meta"}
+        check_finite(Path(path), stored)
+        return (model, report) if wants_report else model
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Leave parameters as fairseq's model starts with them."""
+        """Compute tables of positions, which no folder stores; leave parameters as fairseq's model starts with them."""
+        if isinstance(module, SinusoidalPositionalEmbedding):
+            table = module.get_embedding(len(module.weights), module.embedding_dim, module.padding_idx)
+            module.weights = table.to(module.weights.device, self.dtype)
+
+    def _set_gradient_checkpointing(self, enable: bool = True, *arguments: Any, **settings: Any) -> None:
+        """Let the layers recompute their activations in the backward pass, or keep them."""
+        super()._set_gradient_checkpointing(enable, *arguments, **settings)
+        for stack in (self.model.encoder, self.model.decoder):
+            stack.recompute = enable
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -172,6 +206,11 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         embeddings: nn.Module = self.model.encoder.embed_tokens
         return embeddings
 
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """Return ``labels`` [B, T] one position later, behind the end symbol that begins each target."""
+        target = labels.masked_fill(labels == -100, PAD)
+        return torch.cat([torch.full_like(target[:, :1], EOS), target[:, :-1]], 1)
+
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -182,6 +221,7 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         past_key_values: DecodingState | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **_: Any,
     ) -> Seq2SeqLMOutput:
         """Compute the scores of the words at the target positions, only of the last one with ``use_cache``.
@@ -190,17 +230,21 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         :param attention_mask: 0 where the source is padding [B, S]; by default where it is the padding symbol
         :param decoder_input_ids: the whole target prefix [B, T]; by default ``labels``, shifted
         :param labels: target [B, T], -100 where it does not count
+        :param num_items_in_batch: words by which the sum of the loss is divided, which Trainer counts in all batches of
+            an update; by default the words of ``labels``
+        :raises UserError: neither ``decoder_input_ids`` nor ``labels`` is given
         """
         if decoder_input_ids is None:
-            assert labels is not None, "decoder_input_ids or labels: one of them is needed"
-            target = labels.masked_fill(labels == -100, PAD)
-            decoder_input_ids = torch.cat([torch.full_like(target[:, :1], EOS), target[:, :-1]], 1)
+            if labels is None:
+                advice = "DataCollatorForSeq2Seq makes them from labels if it is given the model"
+                raise UserError(f"decoder_input_ids or labels: one of them is needed; {advice}")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         previous = without_masked(decoder_input_ids, decoder_attention_mask)
         if past_key_values is None:
             if encoder_outputs is None:
                 assert input_ids is not None, "input_ids or encoder_outputs: one of them is needed"
                 encoder_outputs = SourceEncoder(self.model).forward(input_ids, attention_mask)
-            state = DecodingState(self.model, self._encoder_out(encoder_outputs[0], input_ids, attention_mask))
+            state = DecodingState(self.model, self._encoder_out(encoder_outputs, input_ids, attention_mask))
         else:
             state = past_key_values
         decode = partial(self.model.decoder, encoder_out=state.encoder_out, features_only=True)
@@ -215,7 +259,10 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             logits = self.model.decoder.output_layer(features)  # [B, T, words]
         loss = None
         if labels is not None:
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+            reduction = "mean" if num_items_in_batch is None else "sum"
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction=reduction)
+            if num_items_in_batch is not None:
+                loss = loss / num_items_in_batch
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
@@ -224,17 +271,22 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         )
 
     def _encoder_out(
-        self, output: Tensor, input_ids: Tensor | None, attention_mask: Tensor | None
+        self,
+        encoding: BaseModelOutput | tuple[Tensor, ...],
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
     ) -> dict[str, list[Any]]:
-        """Return fairseq's dictionary of an encoder output [B, S, C]."""
+        """Return fairseq's dictionary of an encoder output [B, S, C], with all padding that is known."""
+        padding = torch.zeros(encoding[0].shape[:2], dtype=torch.bool, device=encoding[0].device)
+        if isinstance(encoding, SourceEncoding) and encoding.padding is not None:
+            padding = padding | encoding.padding
+        if input_ids is not None:
+            padding = padding | input_ids.eq(PAD)
         if attention_mask is not None:
-            padding = attention_mask.eq(0)
-        elif input_ids is not None:
-            padding = input_ids.eq(PAD)
-        else:
-            padding = torch.zeros(output.shape[:2], dtype=torch.bool, device=output.device)
+            padding = padding | attention_mask.eq(0)
         absent = ("encoder_embedding", "encoder_states", "fc_results", "src_tokens", "src_lengths")
-        return {"encoder_out": [output.transpose(0, 1)], "encoder_padding_mask": [padding], **{k: [] for k in absent}}
+        output = encoding[0].transpose(0, 1)  # [S, B, C]
+        return {"encoder_out": [output], "encoder_padding_mask": [padding], **{name: [] for name in absent}}
 
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, past_key_values: DecodingState | None = None, **kwargs: Any
@@ -246,11 +298,14 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             **{name: kwargs.get(name) for name in ("attention_mask", "encoder_outputs", "use_cache")},
         }
 
-    def _get_logits_processor(self, generation_config: Any, *arguments: Any, **settings: Any) -> LogitsProcessorList:
-        processors: LogitsProcessorList = GenerationMixin._get_logits_processor(
-            cast(Any, self), generation_config, *arguments, **settings
+    def _get_logits_processor(
+        self, generation_config: Any, *, logits_processor: LogitsProcessorList | None = None, **settings: Any
+    ) -> LogitsProcessorList:
+        # The caller's processors come before those of sampling, which may remove the end symbol.
+        end = EndAtLimit(generation_config.max_length)
+        processors: LogitsProcessorList = super()._get_logits_processor(
+            generation_config, logits_processor=LogitsProcessorList([*(logits_processor or []), end]), **settings
         )
-        processors.append(EndAtLimit(generation_config.max_length))
         return processors
 
 
