@@ -3,7 +3,7 @@
 The input is text that is not divided into subwords; ``--bpe`` divides it and joins the translation again. Only a line
 feed ends a line, and a last line without one counts. Other control characters, among them tabs and further line ends
 (U+0085, U+2028, U+2029), are read as spaces and never written, so that no reader takes one line for two. A line without
-text stays empty, without a search.
+text stays empty, without a search; so does one of more tokens than the model takes, with a warning that names it.
 
 The whole text is checked before the first line is translated, and nothing is written before the last one is translated.
 At a terminal each line is answered at once.
@@ -25,7 +25,7 @@ from ode_transformer.support.arguments import (
 )
 from ode_transformer.support.commands import available_processors
 from ode_transformer.support.console import ProgressMeter, print_progress, print_text
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, list_numbers
 from ode_transformer.support.files import atomic_write, check_writable
 from ode_transformer.support.lines import decode_lines, read_lines
 from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
@@ -40,46 +40,54 @@ def normalize_spaces(line: str) -> str:
     return line.translate(_SPACES).strip()
 
 
-def encode(hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None) -> tuple[dict[int, Any], str]:
+def encode(
+    hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None, refuse_long: bool = True
+) -> tuple[dict[int, Any], list[str]]:
     """Return the token numbers of the lines that have any, with the end symbol, by line index from 0 on.
 
     :param hub: :class:`TranslationHub` or :class:`ExportedModel`
-    :param name: names the text in an error
-    :returns: also a warning if at least half of the tokens are unknown, else ""
-    :raises UserError: a line has more tokens than the model or ``max_tokens`` allows
+    :param name: names the text in an error or warning
+    :param refuse_long: refuse a line of more tokens than the model or ``max_tokens`` allows, instead of leaving it out
+    :returns: also warnings of lines that were left out, and if at least half of the tokens are unknown
+    :raises UserError: a line is refused
     """
     model_limit = hub.max_positions if hub.continues else hub.max_positions[0]
-    sources = {}
+    limit = min(model_limit, max_tokens or model_limit)
+    reason = f"the model takes at most {limit}" if limit == model_limit else f"more than --max-tokens {limit}"
+    sources, too_long = {}, []
     read = unknown = 0
     for position, line in enumerate(lines):
         tokens = hub.encode(normalize_spaces(line))
-        if len(tokens) > min(model_limit, max_tokens or model_limit):
-            limit = f"the model takes at most {model_limit}"
-            if len(tokens) <= model_limit:
-                limit = f"more than --max-tokens {max_tokens}"
-            raise UserError(f"{name}: line {position + 1} has {len(tokens)} tokens with the end symbol, {limit}")
-        if len(tokens) > 1:
+        if len(tokens) > limit:
+            if refuse_long:
+                raise UserError(f"{name}: line {position + 1} has {len(tokens)} tokens with the end symbol, {reason}")
+            too_long.append(position + 1)
+        elif len(tokens) > 1:
             sources[position] = tokens
             read += len(tokens) - 1
             unknown += int((tokens == hub.src_dict.unk()).sum())
+    warnings = []
+    if too_long:
+        text = f"too many tokens in line {list_numbers(too_long)}, {reason} with the end symbol"
+        warnings.append(f"{name}: {text}: empty output")
     # Half: a word whose letters are all unknown is the mark of its beginning, which is known, and one unknown piece.
-    if not unknown or 2 * unknown < read:
-        return sources, ""
-    cause = "is this the model's language?" if hub.bpe else "no subword model divides it (--bpe, --bpe-model)"
-    return sources, f"{unknown:,} of {read:,} tokens of {name} are unknown to the model: {cause}"
+    if unknown and 2 * unknown >= read:
+        cause = "is this the model's language?" if hub.bpe else "no subword model divides it (--bpe, --bpe-model)"
+        warnings.append(f"{unknown:,} of {read:,} tokens of {name} are unknown to the model: {cause}")
+    return sources, warnings
 
 
 def translate(
     hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None, processes: int = 1, **search: Any
 ) -> list[str]:
-    """Return one translation for each line.
+    """Return one translation for each line, an empty one with a warning for a line that is too long.
 
     :param processes: processes that share the lines
     :param search: options of the search: ``beam``, ``lenpen``, ``max_len_a``, ``max_len_b``
-    :raises UserError: :func:`encode` raises it; a process was killed
+    :raises UserError: a process was killed
     """
-    sources, warning = encode(hub, lines, name, max_tokens)
-    if warning:
+    sources, warnings = encode(hub, lines, name, max_tokens, refuse_long=False)
+    for warning in warnings:
         print_progress(f"warning: {warning}")
     translations = [""] * len(lines)
     best: Iterable[Any]

@@ -17,7 +17,10 @@ from ode_transformer.support.lines import read_lines
 from ode_transformer.support.subword_models import join_pieces, output_pieces
 
 UNKNOWN_REFERENCE = "<<unk>>"  # for a word of the reference that the dictionary lacks
-_SKIPPED = re.compile(r" \| WARNING \| .* \| ([\d,]+) samples have invalid sizes and will be skipped")
+# fairseq's own form of a warning, or Python's where a library has used its log before fairseq-generate chooses a form
+_SKIPPED = re.compile(
+    r"(?: \| WARNING \| .* \| |WARNING:[\w.]+:)([\d,]+) samples have invalid sizes and will be skipped"
+)
 _LINE = re.compile(r"([STD])-(\d{1,18})\t(.*)", re.DOTALL)
 
 

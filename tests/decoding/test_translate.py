@@ -141,26 +141,36 @@ def test_a_subword_model_of_another_name_is_found_and_named(folder: Path, refuse
     assert message.endswith("which is the subword model, my.model, codes.txt? Name it with --bpe and --bpe-model")
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "message"),
-    [
-        (b"good\nb\xffd\n", (), "line 2 is not UTF-8: byte 2 of it is 0xff"),
-        (
-            b"good\n\n" + b"x " * MAX_POSITIONS,
-            (),
-            f"line 3 has {MAX_POSITIONS + 1} tokens with the end symbol, the model takes at most {MAX_POSITIONS}",
-        ),
-    ],
-)
-def test_bad_text(tmp_path: Path, refused, monkeypatch, text: bytes, options: tuple, message: str) -> None:
+def test_bad_text(tmp_path: Path, refused, monkeypatch) -> None:
     # Nothing is translated before everything is checked.
     monkeypatch.setattr(translation_hub.TranslationHub, "generate", None)
     file, output = tmp_path / "text", tmp_path / "output"
-    file.write_bytes(text)
+    file.write_bytes(b"good\nb\xffd\n")
     output.write_bytes(b"old")
     files = ("--input", file, "--output", output)
-    assert refused("", "--bpe", "none", *files, *options) == f"{file}: {message}"
+    assert refused("", "--bpe", "none", *files) == f"{file}: line 2 is not UTF-8: byte 2 of it is 0xff"
     assert output.read_bytes() == b"old"
+
+
+def test_a_line_that_is_too_long_has_an_empty_output(
+    untrained: Path, command: Command, capsysbinary, tmp_path: Path
+) -> None:
+    file, output, options = tmp_path / "text", tmp_path / "output", ("--bpe", "none", "--cpu", *map(str, SHORT))
+    lines, long = ["▁The ▁dog", "", "▁a"], "▁The " * MAX_POSITIONS
+    expected = command("".join(f"{line}\n" for line in lines), "--bpe", "none").decode().splitlines()
+    file.write_text("\n".join([long, *lines, "▁The " * (MAX_POSITIONS - 1), long]))
+    words = ["translate", "--path", str(untrained), "--input", str(file), "--output", str(output), *options]
+    assert main(words) == 0
+    first, *short, at_the_limit, last = output.read_text().splitlines()
+    assert (first, short, last) == ("", expected, "")
+    assert at_the_limit
+    limit = f"the model takes at most {MAX_POSITIONS} with the end symbol"
+    warning = f"warning: {file}: too many tokens in line 1, 6, {limit}: empty output\n"
+    assert capsysbinary.readouterr().err.decode() == warning
+    assert main([*words, "--max-tokens", "3"]) == 0
+    warning = f"warning: {file}: too many tokens in line 1, 5, 6, more than --max-tokens 3 with the end symbol"
+    assert f"{warning}: empty output\n" in capsysbinary.readouterr().err.decode()
+    assert output.read_text() == "".join(f"{line}\n" for line in ["", *expected, "", ""])
 
 
 def test_files_instead_of_standard_input_and_output(tmp_path: Path, command: Command) -> None:

@@ -1,8 +1,14 @@
 """Logs of fairseq-generate: the order of the input, the best hypothesis, and broken logs."""
 
+import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from checkpoint_for_tests import MAX_POSITIONS, binarise
+from commands_for_tests import COMMANDS, ENVIRONMENT, USER_DIR, run
 
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.generate_log import Translation, read_generate_log
@@ -21,7 +27,6 @@ H-0\t-1.5\t
 D-0\t-1.5\t
 Generate test with beam=5: BLEU4 = 12.3
 """
-SKIPPED = "invalid sizes and will be skipped, max_positions=(9, 9), first few sample ids=[4, 2]"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -37,13 +42,32 @@ def test_log_in_the_order_of_the_input_with_the_best_hypothesis(tmp_path: Path):
     ]
 
 
-def test_sentences_that_were_skipped_are_empty_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = f"2026-01-01 10:00:00 | WARNING | fairseq.tasks.fairseq_task | 2 samples have {SKIPPED}\n{LOG}D-3\t-1\ta\n"
-    translations = read_generate_log(write(tmp_path, log))
-    assert [line.hypothesis for line in translations] == ["", "best one", "", "a", ""]
-    assert capsys.readouterr().err.endswith("log: 2 of 5 sentences are too long for the model: empty outputs\n")
-    with pytest.raises(UserError, match="sentence 2 has no hypothesis"):
-        read_generate_log(write(tmp_path, f"{log}D-6\t-1\ta\n"))
+def generate_alone(*arguments: object, **options: Any) -> Any:
+    """Run fairseq-generate in a process of its own, whose log has another form unless tensorboardX is installed."""
+    words = [COMMANDS / "fairseq-generate", *map(str, arguments)]
+    return subprocess.run(words, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, **options)
+
+
+def generate_in_a_fork(*arguments: object, **options: Any) -> Any:
+    return run("generate", *arguments, **options)
+
+
+@pytest.mark.parametrize("generate", [generate_in_a_fork, pytest.param(generate_alone, marks=pytest.mark.slow)])
+def test_sentences_that_were_skipped_are_empty_and_counted(
+    generate: Callable[..., Any], untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    long = "▁The " * MAX_POSITIONS
+    binarise(folder, "test", [(long, "▁a"), ("▁The ▁dog", "▁a"), ("▁The", "▁a"), (long, "▁a"), ("▁dog", long)])
+    flags = ("--gen-subset", "test", "--skip-invalid-size-inputs-valid-test", "--beam", 2, "--max-len-b", 5, "--cpu")
+    model = ("--user-dir", USER_DIR, "--path", folder / "model.pt")
+    done = generate(folder, *model, *flags, stderr=subprocess.STDOUT)
+    assert done.returncode == 0
+    path = write(tmp_path, done.stdout)
+    assert [bool(line.hypothesis) for line in read_generate_log(path)] == [False, True, True, False, False]
+    assert "log: 3 of 5 sentences are too long for the model: empty outputs\n" in capsys.readouterr().err
+    with pytest.raises(UserError, match="sentence 0 has no hypothesis"):
+        read_generate_log(write(tmp_path, f"{done.stdout}D-6\t-1\ta\n"))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ class ServedModel:
 
         :raises UserError: a line is longer than the model or ``--max-tokens`` allows
         """
-        return encode(self.hub, lines, "your text", self.max_tokens)
+        sources, warnings = encode(self.hub, lines, "your text", self.max_tokens)
+        return sources, "".join(warnings)
 
     def search(self, sources: Sequence[Tensor], beam: int) -> Iterator[list[dict[str, Any]]]:
         """Yield fairseq's hypotheses for each source, the best one first."""
