@@ -13,7 +13,8 @@ validation has neither a clock nor, in the middle of an epoch, a fraction of it.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,7 +106,7 @@ def parse_report(line: str) -> tuple[str, dict[str, Any]] | None:
         if key.endswith(UPDATES):
             prefix = key.removesuffix(UPDATES)
             split = _SPLITS.get(prefix.removesuffix("_") or "train_inner", prefix.removesuffix("_"))
-            return split, {key.removeprefix(prefix): value for key, value in report.items()}
+            return split, {key.removeprefix(prefix): value for key, value in report.items()} if prefix else report
     return None
 
 
@@ -140,7 +141,8 @@ def read_samples(path: Path) -> list[Sample]:
 
 def points_of(lines: Iterable[str]) -> list[Point]:
     """Return the points of the reports among the lines of a log."""
-    points: dict[tuple[str, int], Point] = {}
+    points: dict[tuple[str, int], dict[str, Any]] = {}  # fields of each
+    updates_of_epochs: dict[int, int] = {}  # when each was reported
     minutes_at, epochs_at = {0: 0.0}, {0: 0.0}  # by update
     process_start = minutes = 0.0  # running time when this process started, and now
     update_seconds = 0.0  # of the updates of this process
@@ -154,7 +156,7 @@ def points_of(lines: Iterable[str]) -> list[Point]:
         if resumed:
             resumed = False
             process_start, update_seconds = minutes, 0.0
-            points = {key: point for key, point in points.items() if point.updates < updates}
+            points = {key: point for key, point in points.items() if point["updates"] < updates}
             minutes_at = {at: value for at, value in minutes_at.items() if at < updates}
             epochs_at = {at: value for at, value in epochs_at.items() if at < updates}
         if split == TRAIN:
@@ -165,23 +167,29 @@ def points_of(lines: Iterable[str]) -> list[Point]:
         if split == TRAIN_EPOCH:
             epoch = int(numbers["epoch"])
             epochs_at[updates] = _epochs_at_report(epochs_at, updates, epoch)
-            # Resumed within an epoch, training reports that epoch again.
-            points = {at: p for at, p in points.items() if at[0] != TRAIN_EPOCH or p.epoch != epoch}
+            if epoch in updates_of_epochs:  # resumed within an epoch, training reports that epoch again
+                points.pop((TRAIN_EPOCH, updates_of_epochs[epoch]), None)
+            updates_of_epochs[epoch] = updates
         elif numbers.get("update") is not None:
             epochs_at[updates] = float(numbers["update"])
-        points[split, updates] = _point(split, updates, numbers)
-    updates_of_points = [point.updates for point in points.values()]
-    columns = points.values(), _interpolate(minutes_at, updates_of_points), _interpolate(epochs_at, updates_of_points)
-    timed = [replace(point, minutes=minutes, epochs=epochs) for point, minutes, epochs in zip(*columns, strict=True)]
-    return sorted(timed, key=lambda point: (not point.split.startswith(TRAIN), point.split, point.updates))
+        points[split, updates] = _fields(split, updates, numbers)
+    order = sorted(points, key=lambda key: (not key[0].startswith(TRAIN), *key))
+    updates_of_points = [updates for _, updates in order]
+    times = zip(
+        order, _interpolate(minutes_at, updates_of_points), _interpolate(epochs_at, updates_of_points), strict=True
+    )
+    return [Point(**points[key], minutes=minutes, epochs=epochs) for key, minutes, epochs in times]
 
 
-def _epochs_at_report(epochs_at: Mapping[int, float], updates: int, epoch: int) -> float:
+def _epochs_at_report(epochs_at: dict[int, float], updates: int, epoch: int) -> float:
     """Return the passes over the data when an epoch is reported: ``epoch``, or fewer if training stopped within it.
 
     Their number then follows from the pace of the other reports in that epoch.
+
+    :param epochs_at: passes by update, in the order of the reports
     """
-    reported = sorted((at, epochs) for at, epochs in epochs_at.items() if epoch - 1 <= epochs and at <= updates)
+    latest = takewhile(lambda report: report[1] >= epoch - 1, reversed(epochs_at.items()))
+    reported = sorted(report for report in latest if report[0] <= updates)
     if len(reported) < 2:
         return epoch
     (first_update, first_epochs), (last_update, last_epochs) = reported[0], reported[-1]
@@ -190,12 +198,14 @@ def _epochs_at_report(epochs_at: Mapping[int, float], updates: int, epoch: int) 
     return epoch if epochs > epoch - 0.01 else epochs  # fairseq rounds to a thousandth
 
 
-def _point(split: str, updates: int, numbers: Mapping[str, Any]) -> Point:
+def _fields(split: str, updates: int, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a point by name, but for those that follow from all reports."""
     logged = _LOGGED if split.startswith(TRAIN) else {"nll_loss": "nll_loss"}
     optional = {field: float(numbers[name]) for field, name in logged.items() if numbers.get(name) is not None}
     # A report has null where no update since the last one was followed by layer.
     depth = {name: float(value) for name, value in numbers.items() if name.startswith(PREFIX) and value is not None}
-    return Point(split, int(numbers["epoch"]), updates, float(numbers["loss"]), depth=depth, **optional)
+    known = {"split": split, "epoch": int(numbers["epoch"]), "updates": updates, "loss": float(numbers["loss"])}
+    return {**known, **optional, "depth": depth}
 
 
 def _interpolate(values: Mapping[int, float], updates: Sequence[int]) -> list[float | None]:

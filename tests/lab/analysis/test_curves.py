@@ -1,5 +1,6 @@
 """Curves from fairseq's logs."""
 
+import time
 from pathlib import Path
 
 from ode_transformer.lab.analysis.curves import LoggedRun, curve
@@ -83,3 +84,21 @@ def test_seeds_of_one_name_are_one_curve(tmp_path: Path):
     ]
     seeds = [LoggedRun("rk2", log, read_log(log)) for log in logs]
     assert curve(seeds, "train", "updates", "gnorm") == [(10.0, 2.0, 1.0, 3.0), (20.0, 3.0, 2.0, 5.0)]
+
+
+def test_an_epoch_that_training_reports_again_counts_once(tmp_path: Path) -> None:
+    stopped = EPOCH_END.replace('"20"', '"15"')
+    log = write(tmp_path / "log", START, train(10, 60), stopped, START, train(20, 60), EPOCH_END)
+    assert [updates for updates, _, _ in series(log, "train-epoch")] == [20]
+
+
+def test_reading_takes_as_long_as_the_log_is(tmp_path: Path) -> None:
+    """Four times the epochs take about four times as long; sixteen times, if each looks through all before it."""
+    seconds = []
+    for count in (1000, 4000):
+        lines = [train(n, n, epoch=n) + valid(n, epoch=n) + EPOCH_END.replace(" 1,", f" {n},") for n in range(1, count)]
+        log = write(tmp_path / f"{count}", *(line.replace('"20"', f'"{n}"') for n, line in enumerate(lines, start=1)))
+        start = time.process_time()
+        assert len(read_log(log)) == 3 * (count - 1)
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 8 * seconds[0]
