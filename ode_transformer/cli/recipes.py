@@ -3,16 +3,19 @@
 Whatever can be refused is refused before fairseq is imported, which takes seconds.
 """
 
+import shlex
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ode_transformer.lab.recipes.options import RunOptions
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.console import print_progress
+from ode_transformer.support.errors import UserError, list_numbers
 from ode_transformer.support.files import PACKAGE
-from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.lines import SPACES, iterate_lines
 from ode_transformer.support.yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -68,19 +71,28 @@ def prepare(args: Namespace) -> None:
 
 
 def count_parallel_lines(paths: Sequence[Path]) -> int:
-    """Return the number of lines of each file.
+    """Return the number of lines of each file; warn of spaces at which subword-nmt does not divide a line.
 
     :raises UserError: the numbers differ, a line is not UTF-8, or fairseq-preprocess would read it as two lines
     """
-    counts = {}
+    counts, other_spaces = {}, SPACES - {" "}
     for path in paths:
         number = 0
+        glued: dict[str, list[int]] = defaultdict(list)  # lines by the space that they hold
         for number, line in enumerate(iterate_lines(path), start=1):
             if "\r" in line:
                 raise UserError(
                     f"{path}: line {number} holds a carriage return, where fairseq-preprocess begins a new line, "
                     "so that all pairs behind it are shifted; tr '\\r' ' ' replaces it"
                 )
+            for space in other_spaces.intersection(line):
+                glued[space].append(number)
+        for space, numbers in sorted(glued.items()):
+            octets = "".join(f"\\x{octet:02x}" for octet in space.encode())
+            print_progress(
+                f"warning: {path}: U+{ord(space):04X} in line {list_numbers(numbers)}, a space to fairseq and none to "
+                f"subword-nmt, which glues the words beside it: sed -i 's/{octets}/ /g' {shlex.quote(str(path))}"
+            )
         counts[path] = number
     if len(set(counts.values())) > 1:
         lengths = ", ".join(f"{path} has {count:,}" for path, count in counts.items())

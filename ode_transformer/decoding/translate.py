@@ -2,7 +2,8 @@
 
 The input is text that is not divided into subwords; ``--bpe`` divides it and joins the translation again. Only a line
 feed ends a line, and a last line without one counts. Other control characters, among them tabs and further line ends
-(U+0085, U+2028, U+2029), are read as spaces and never written, so that no reader takes one line for two. A line without
+(U+0085, U+2028, U+2029), are read as spaces and never written, so that no reader takes one line for two. So are other
+kinds of spaces, which are none to subword-nmt. A line without
 text stays empty, without a search; so does one of more tokens than the model takes, with a warning that names it.
 
 The whole text is checked before the first line is translated, and nothing is written before the last one is translated.
@@ -27,16 +28,16 @@ from ode_transformer.support.commands import available_processors
 from ode_transformer.support.console import ProgressMeter, print_progress, print_text
 from ode_transformer.support.errors import UserError, list_numbers
 from ode_transformer.support.files import atomic_write, check_writable
-from ode_transformer.support.lines import decode_lines, read_lines
+from ode_transformer.support.lines import SPACES, decode_lines, read_lines
 from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
 
 BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with more threads
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
-_SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029), " ")
+_SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *map(ord, SPACES)), " ")
 
 
 def normalize_spaces(line: str) -> str:
-    """Replace control characters by spaces and strip the line."""
+    """Replace control characters and all that fairseq takes for a space by spaces, and strip the line."""
     return line.translate(_SPACES).strip()
 
 

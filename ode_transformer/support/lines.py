@@ -12,6 +12,9 @@ from typing import IO
 
 from ode_transformer.support.errors import UserError
 
+# What Python, and therefore fairseq, takes for a space; the last one is that of Chinese and Japanese
+SPACES = frozenset(chr(code) for code in range(0x3001) if chr(code).isspace())
+
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
     """Return the lines of a text without their ends; the path ``-`` is standard input."""

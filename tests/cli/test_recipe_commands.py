@@ -1,10 +1,14 @@
 """Commands of recipes: an error takes one line and leaves no files."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
+from commands_for_tests import COMMANDS
+from fairseq.tokenizer import tokenize_line
 
 from ode_transformer.cli import main
+from ode_transformer.support.subword_models import SubwordEncoder
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +58,28 @@ def test_raw_text_that_would_not_stay_parallel(source: bytes, message: str, caps
     assert message in refused(capsys, "prepare", "--check", "source", "target")
     assert main(["prepare", "--check", "target", "target"]) == 0
     assert capsys.readouterr().out == "3 lines each, as fairseq-preprocess counts them\n"
+
+
+def test_spaces_at_which_subword_nmt_does_not_divide_are_named(tmp_path: Path, capfd) -> None:
+    """Its pieces of "Nummer 28" with a no-break space, read by fairseq and joined, are one word; the advice helps."""
+    words = "Nummer\xa028 x\u3000y\t!\n"
+    texts = ["Hund Hund\n", words, "Hund\n", words]
+    Path("the text").write_text("".join(texts), encoding="utf-8")
+    subprocess.run(f"{COMMANDS}/subword-nmt learn-bpe --symbols 1 < 'the text' > codes", shell=True, check=True)
+    encoder = SubwordEncoder("subword_nmt", Path("codes"))
+
+    def as_fairseq_reads(line: str) -> str:
+        return encoder.decode(" ".join(tokenize_line(encoder.encode(line))))
+
+    assert as_fairseq_reads(words) == "Nummer28 xy!"
+    assert main(["prepare", "--check", "the text"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "4 lines each, as fairseq-preprocess counts them\n"
+    for code, line in zip(("0009", "00A0", "3000"), err.splitlines(), strict=True):
+        begin = f"warning: the text: U+{code} in line 2, 4, a space to fairseq and none to subword-nmt"
+        assert line.startswith(begin)
+        subprocess.run(line[line.index("sed -i") :], shell=True, check=True)
+    cleaned = Path("the text").read_text(encoding="utf-8").splitlines()
+    assert as_fairseq_reads(cleaned[1]) == "Nummer 28 x y !"
+    assert main(["prepare", "--check", "the text"]) == 0
+    assert capfd.readouterr().err == ""
