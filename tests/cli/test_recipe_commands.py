@@ -72,6 +72,7 @@ def test_spaces_at_which_subword_nmt_does_not_divide_are_named(tmp_path: Path, c
         return encoder.decode(" ".join(tokenize_line(encoder.encode(line))))
 
     assert as_fairseq_reads(words) == "Nummer28 xy!"
+    capfd.readouterr()  # what subword-nmt printed
     assert main(["prepare", "--check", "the text"]) == 0
     out, err = capfd.readouterr()
     assert out == "4 lines each, as fairseq-preprocess counts them\n"
