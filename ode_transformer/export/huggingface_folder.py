@@ -4,6 +4,7 @@ The module imports this package, which has the model's equations; a program that
 """
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ def write(model: TranslationModel, folder: Path, quantization: None) -> None:
     }
     write_json(folder / "tokenizer_config.json", settings)
     (folder / f"{MODULE}.py").write_text(CODE, encoding="utf-8")
+    shutil.copymode(folder / f"{MODULE}.py", folder / "model.safetensors")  # which only its owner could read
 
 
 def scores(model: TranslationModel, folder: Path, sources: list[Tensor], targets: list[Tensor]) -> list[list[float]]:

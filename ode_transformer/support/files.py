@@ -137,17 +137,44 @@ def write_files(directory: Path, files: dict[str, str], last: str) -> None:
         write_text(directory / name, files[name])
 
 
+def move_into_place(path: Path, target: Path) -> None:
+    """Move a file or folder to where nothing stands.
+
+    :raises UserError: something stands there, which stays
+    """
+    try:
+        os.link(path, target)  # in one step with the look whether something stands there
+    except OSError as error:  # a folder, a file system without hard links, or something stands there
+        if os.path.lexists(target):
+            raise UserError(f"{target}: has appeared or changed meanwhile and is not replaced; move it away") from error
+        os.rename(path, target)  # which does not replace a folder with files
+    else:
+        path.unlink()
+
+
+def _folder_state(folder: Path) -> list[tuple[object, ...]]:
+    """Return what tells whether a folder is still the same, with the same files."""
+    states = ((path, path.lstat()) for path in sorted([folder, *folder.rglob("*")]) if os.path.lexists(path))
+    return [(path, state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states]
+
+
 @contextmanager
-def atomic_directory(directory: Path) -> Iterator[Path]:
-    """Create a folder for writing that replaces ``directory`` when the block ends without an error."""
+def atomic_directory(directory: Path, replaces: bool = False) -> Iterator[Path]:
+    """Create a folder for writing that appears as ``directory`` when the block ends without an error.
+
+    :param replaces: the folder that stands there now is replaced, unless it changes meanwhile
+    :raises UserError: something else stands there at the end, which stays
+    """
     directory.parent.mkdir(parents=True, exist_ok=True)
+    replaced = _folder_state(directory) if replaces else []
     staging = temporary_path(directory)
     shutil.rmtree(staging, ignore_errors=True)  # of a killed process that had this one's number
     staging.mkdir()
     try:
         yield staging
-        shutil.rmtree(directory, ignore_errors=True)
-        os.replace(staging, directory)
+        if replaced and _folder_state(directory) == replaced:
+            shutil.rmtree(directory)
+        move_into_place(staging, directory)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

@@ -19,7 +19,7 @@ from fairseq import options
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding.ctranslate2_engine import ExportedModel
-from ode_transformer.export import ctranslate2_folder
+from ode_transformer.export import ctranslate2_folder, export_command
 from ode_transformer.export.ctranslate2_folder import refusal
 from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.models.model_from_options import build_from_options
@@ -134,6 +134,28 @@ def test_a_folder_with_other_probabilities_is_not_left(to: str, tmp_path: Path, 
     error = export(command, model, "--to", to, status=2)[1]
     assert f"--to {to} would write another model: log-probabilities differ by " in error
     assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
+def test_what_appears_during_an_export_stays(to: str, folder: Path, tmp_path: Path, command: Command) -> None:
+    output, check = tmp_path / "folder", export_command.check_scores
+    words = ("export", "--to", to, "--path", folder.parent / "model.pt", "--output", output)
+    with pytest.MonkeyPatch.context() as patch:
+        appear = (lambda *_: output.mkdir(), lambda *_: (output / "mine").touch(), check)
+        patch.setattr(export_command, "check_scores", lambda *a: [action(*a) for action in appear])
+        error = command(*words, status=2)[1]
+    assert f"{output}: has appeared or changed meanwhile and is not replaced" in error
+    assert [path.name for path in output.iterdir()] == ["mine"]
+    assert list(tmp_path.iterdir()) == [output]
+
+
+@pytest.mark.parametrize("to", ["ctranslate2", "huggingface"])
+def test_files_of_an_export_can_be_read_as_others_of_the_user(to: str, folder: Path, tmp_path: Path) -> None:
+    path, usual = folder.parent / "model.pt", tmp_path / "usual"
+    usual.touch()
+    assert main(["export", "--to", to, "--path", str(path), "--output", str(tmp_path / "folder")]) == 0
+    modes = {file.name: file.stat().st_mode for file in (tmp_path / "folder").iterdir()}
+    assert modes == dict.fromkeys(modes, usual.stat().st_mode)
 
 
 def set_plain_layer_norm(specification: Any, module: Any) -> None:

@@ -28,6 +28,7 @@ class FileServer:
     :param cuts: bytes after which the connection ends, for each of the next answers; None: the answer is complete
     :param hangs: keep the connection open, without a byte, where it would be cut
     :param types: Content-Type by name
+    :param codes: status by name, instead of 200
     :param tags: ETag of each of the next answers
     :param fetched: name and Range header of every request
     """
@@ -39,6 +40,7 @@ class FileServer:
     cuts: list[int | None] = field(default_factory=list)
     hangs: bool = False
     types: dict[str, str] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
     fetched: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
@@ -71,7 +73,7 @@ def serving() -> Iterator[FileServer]:
                 self.send_response(206)
                 self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
             else:
-                self.send_response(200)
+                self.send_response(server.codes.get(name, 200))
                 if server.packs:
                     content = gzip.compress(content)
                     self.send_header("Content-Encoding", "gzip")

@@ -3,12 +3,19 @@
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ode_transformer.support.errors import UserError
-from ode_transformer.support.files import check_writable, lock_directory, temporary_path, write_text
+from ode_transformer.support.files import (
+    atomic_directory,
+    check_writable,
+    lock_directory,
+    temporary_path,
+    write_text,
+)
 from ode_transformer.support.lines import read_lines
 
 HOLD = """
@@ -49,6 +56,47 @@ def test_writing_follows_a_symbolic_link(tmp_path: Path, exists: bool) -> None:
     assert link.is_symlink()
     assert target.read_text() == "new"
     assert list(target.parent.iterdir()) == [target]
+
+
+APPEARANCES: dict[str, Callable[[Path], object]] = {
+    "folder": lambda path: (path.mkdir(), (path / "mine").touch()),
+    "empty folder": lambda path: path.mkdir(),
+    "file": lambda path: path.touch(),
+    "link": lambda path: path.symlink_to(path.with_name("elsewhere"), target_is_directory=True),
+}
+
+
+@pytest.mark.parametrize("replaces", [True, False])
+@pytest.mark.parametrize("kind", APPEARANCES)
+def test_what_appears_where_a_folder_is_to_be_stays(kind: str, replaces: bool, tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    (tmp_path / "elsewhere").mkdir()
+    states = []
+
+    def write() -> None:
+        with atomic_directory(target, replaces) as folder:
+            (folder / "ours").touch()
+            APPEARANCES[kind](target)
+            states.append(target.lstat())
+
+    with pytest.raises(UserError, match=f"^{target}: has appeared or changed meanwhile and is not replaced"):
+        write()
+    assert states == [target.lstat()]
+    assert {path.name for path in tmp_path.rglob("*")} <= {"folder", "elsewhere", "mine"}
+
+
+def test_a_folder_is_replaced_unless_it_changes_meanwhile(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    for name in ("first", "second"):
+        with atomic_directory(target, replaces=True) as folder:
+            (folder / name).write_text(name)
+        assert [path.name for path in target.iterdir()] == [name]
+    with pytest.raises(UserError, match="has appeared or changed"), atomic_directory(target, replaces=True):
+        (target / "mine").touch()
+    with pytest.raises(UserError, match="has appeared or changed"), atomic_directory(target):
+        pass
+    assert sorted(path.name for path in target.iterdir()) == ["mine", "second"]
+    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:

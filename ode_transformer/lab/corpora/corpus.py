@@ -98,7 +98,7 @@ class CorpusKind(YamlSection):
 
         :returns: number of lines in each split, and of pairs that were left out
         """
-        with atomic_directory(output) as folder, SplitWriter(folder, self.languages) as splits:
+        with atomic_directory(output, replaces=True) as folder, SplitWriter(folder, self.languages) as splits:
             self.write(files, splits, workers)
         return dict(splits.counts)
 

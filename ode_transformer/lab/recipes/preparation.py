@@ -142,7 +142,7 @@ class RecipeData:
     def _encode_pieces(self, workers: int) -> None:
         corpus, vocabulary, keep = self.recipe.corpus, self.recipe.vocabulary, self.recipe.corpus.piece_filter
         texts = [self.corpus / f"train.{language}" for language in self.languages]
-        with atomic_directory(self.pieces) as folder, SplitWriter(folder, self.languages) as splits:
+        with atomic_directory(self.pieces, replaces=True) as folder, SplitWriter(folder, self.languages) as splits:
             vocabulary.learn(texts, folder)
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]

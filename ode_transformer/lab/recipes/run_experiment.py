@@ -205,7 +205,7 @@ def decoding_progress() -> Callable[[str], None]:
 def _write_first_sentences(experiment: Experiment, splits: Sequence[str], output: Path) -> None:
     """Write the first sentences of some splits as text that fairseq reads, with dictionaries, and their references."""
     data, sides = experiment.data, "-".join(experiment.data.languages)
-    with atomic_directory(output) as folder:
+    with atomic_directory(output, replaces=True) as folder:
         for file in data.binary.glob("dict*.txt"):
             shutil.copy(file, folder)
         for split in splits:

@@ -127,6 +127,24 @@ def test_the_next_address_after_one_that_fails(tmp_path: Path, server: FileServe
     assert not (tmp_path / "one" / "a.tgz").exists()
 
 
+@pytest.mark.parametrize("code", [200, 204])
+def test_an_answer_without_a_byte_is_no_file(tmp_path: Path, server: FileServer, code: int) -> None:
+    server.files["empty.tgz"], server.codes["empty.tgz"] = b"", code
+    with pytest.raises(UserError, match=r"a.tgz: cannot be downloaded: http.*empty.tgz: answers without a byte; --raw"):
+        fetch(source(server, "empty.tgz", checksum=False), tmp_path)
+    assert not (tmp_path / "a.tgz").exists()
+    assert fetch(source(server, "empty.tgz", "a.tgz", checksum=False), tmp_path).read_bytes() == CONTENT
+
+
+def test_a_file_that_appears_during_a_download_stays(tmp_path: Path, server: FileServer, monkeypatch) -> None:
+    mine = tmp_path / "a.tgz"
+    digest = download.file_digest
+    monkeypatch.setattr(download, "file_digest", lambda *a: (mine.write_bytes(OTHER), digest(*a))[1])
+    with pytest.raises(UserError, match=f"^{mine}: has appeared or changed meanwhile and is not replaced"):
+        fetch(source(server), tmp_path)
+    assert mine.read_bytes() == OTHER
+
+
 def test_a_file_that_is_there_is_never_replaced(tmp_path: Path, server: FileServer) -> None:
     mine = tmp_path / "a.tgz"
     mine.write_bytes(OTHER)
