@@ -6,13 +6,15 @@ feed ends a line, and a last line without one counts. Other control characters, 
 kinds of spaces, which are none to subword-nmt. A line without
 text stays empty, without a search; so does one of more tokens than the model takes, with a warning that names it.
 
-The whole text is checked before the first line is translated, and nothing is written before the last one is translated.
-At a terminal each line is answered at once.
+The whole text is checked before the first line is translated. Lines are written in their order, as soon as they and all
+before them are translated: those of a command that is stopped stay. At a terminal each line is answered at once.
 """
 
 import argparse
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from ode_transformer.support.arguments import (
 from ode_transformer.support.commands import available_processors
 from ode_transformer.support.console import ProgressMeter, print_progress, print_text
 from ode_transformer.support.errors import UserError, list_numbers
-from ode_transformer.support.files import atomic_write, check_writable
+from ode_transformer.support.files import check_writable, growing_file, part_path
 from ode_transformer.support.lines import SPACES, decode_lines, read_lines
 from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
 
@@ -80,8 +82,8 @@ def encode(
 
 def translate(
     hub: Any, lines: Sequence[str], name: str, max_tokens: int | None = None, processes: int = 1, **search: Any
-) -> list[str]:
-    """Return one translation for each line, an empty one with a warning for a line that is too long.
+) -> Iterator[str]:
+    """Yield one translation for each line, an empty one with a warning for a line that is too long.
 
     :param processes: processes that share the lines
     :param search: options of the search: ``beam``, ``lenpen``, ``max_len_a``, ``max_len_b``
@@ -90,17 +92,15 @@ def translate(
     sources, warnings = encode(hub, lines, name, max_tokens, refuse_long=False)
     for warning in warnings:
         print_progress(f"warning: {warning}")
-    translations = [""] * len(lines)
-    best: Iterable[Any]
+    best: Iterator[Any]
     if processes > 1:
         progress = ProgressMeter("lines translated", len(sources)).add
-        best = hub.search_in_processes(list(sources.values()), processes, progress, **search)
+        best = hub.search_in_processes(list(sources.values()), processes, CHUNK_SIZE, progress, **search)
     else:
         results = search_all(hub, list(sources.values()), "lines translated", **search)
         best = (hypotheses[0]["tokens"] for hypotheses in results)
-    for position, tokens in zip(sources, best, strict=True):
-        translations[position] = normalize_spaces(hub.decode(tokens))
-    return translations
+    for position in range(len(lines)):
+        yield normalize_spaces(hub.decode(next(best))) if position in sources else ""
 
 
 def search_all(
@@ -190,6 +190,7 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.output is not None:
         check_writable(args.output)
+        check_not_begun(args)
     name = "standard input" if args.input is None else str(args.input)
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
     hub = load_engine(args)
@@ -199,14 +200,33 @@ def run(args: argparse.Namespace) -> None:
     useful = min(available_processors(), len(lines) // (BATCHES_PER_PROCESS * args.batch_size))
     processes = args.processes or (max(1, useful) if hub.shares_lines and not args.sampling else 1)
     translations = translate(hub, lines, name, args.max_tokens, processes, **search)
-    # Bytes, because the locale's encoding may lack some of the characters.
-    output = "".join(f"{translation}\n" for translation in translations).encode()
-    if args.output is None:
-        sys.stdout.buffer.write(output)
-        sys.stdout.flush()
-    else:
-        with atomic_write(args.output) as file:
-            file.write(output)
+    with nullcontext(sys.stdout.buffer) if args.output is None else growing_file(args.output) as file:
+        for translation in translations:
+            file.write(f"{translation}\n".encode())  # bytes, because the locale's encoding may lack some characters
+            file.flush()
+
+
+def check_not_begun(args: argparse.Namespace) -> None:
+    """Refuse to begin anew what a stopped command has written in part; say how to go on.
+
+    :raises UserError: there are such lines
+    """
+    part = part_path(args.output)
+    if not part.exists() or not part.stat().st_size:
+        return
+    with open(part, "rb") as file:
+        complete = [len(line) for line in file if line.endswith(b"\n")]
+    lines, size = len(complete), sum(complete)
+    cut = f"truncate -s {size} {shlex.quote(str(part))} && " if size < part.stat().st_size else ""  # a line's beginning
+    words, files = ["ode-transformer", *args.words], {"--input": args.input, "--output": args.output}
+    for flag, path in files.items():
+        if flag in words:
+            del words[words.index(flag) : words.index(flag) + 2]
+        words = [word for word in words if word != f"{flag}={path}"]
+    source = shlex.quote(str(args.input)) if args.input else "TEXT"
+    rest = f"{cut}tail -n +{lines + 1} {source} | {shlex.join(words)} >> {shlex.quote(str(part))}"
+    move = shlex.join(["mv", str(part), str(args.output)])
+    raise UserError(f"{part}: a stopped translation, {lines:,} lines. To go on: {rest} && {move}; or remove it")
 
 
 def search_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -117,18 +117,28 @@ class TranslationHub(GeneratorHubInterface):
                 yield {"id": torch.tensor(chosen), "net_input": net_input}
 
     def search_in_processes(
-        self, sources: Sequence[Tensor], processes: int, progress: Callable[[int], object] = int, **search: Any
-    ) -> list[Tensor]:
-        """Return the token numbers of the best hypothesis for each source, in the order of the sources.
+        self,
+        sources: Sequence[Tensor],
+        processes: int,
+        chunk_size: int,
+        progress: Callable[[int], object] = int,
+        **search: Any,
+    ) -> Iterator[Tensor]:
+        """Yield the token numbers of the best hypothesis for each source, in the order of the sources.
 
+        :param chunk_size: number of sources that are sorted by length together; none of them waits for a later one
         :param progress: called with the number of sources of each batch that is done
         :param search: options of :meth:`generate`
         :raises UserError: a process has ended without a result
         """
         size = self.cfg.dataset.batch_size
-        order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
-        batches = [order[start : start + size] for start in range(0, len(order), size)]
-        best: list[Any] = [None] * len(sources)
+        numbers = range(len(sources))
+        batches = []
+        for first in numbers[::chunk_size]:
+            order = sorted(numbers[first : first + chunk_size], key=lambda number: -len(sources[number]))
+            batches += [order[start : start + size] for start in range(0, len(order), size)]
+        best: dict[int, Tensor] = {}
+        next_number = 0
         _shared.update(hub=self, search=search)
         # All processes of a pool start at once, also those without a batch.
         pool = ProcessPoolExecutor(max(1, min(processes, len(batches))), get_context("fork"), _prepare_process)
@@ -138,6 +148,9 @@ class TranslationHub(GeneratorHubInterface):
                 for number, tokens in zip(batch, hypotheses, strict=True):
                     best[number] = sources[number].new_tensor(tokens)
                 progress(len(batch))
+                while next_number in best:
+                    yield best.pop(next_number)
+                    next_number += 1
         except BrokenProcessPool as error:
             raise UserError(
                 f"one of {processes} processes that translate was killed, perhaps for want of memory (--processes 1)"
@@ -145,7 +158,6 @@ class TranslationHub(GeneratorHubInterface):
         finally:
             _shared.clear()
             pool.shutdown(cancel_futures=True)
-        return best
 
 
 def _prepare_process() -> None:

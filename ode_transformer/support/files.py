@@ -58,6 +58,29 @@ def temporary_path(target: Path) -> Path:
     return target.with_name(f"{start}{os.getpid()}.tmp")
 
 
+def part_path(path: Path) -> Path:
+    """Return where :func:`growing_file` writes until a file is complete."""
+    return Path(f"{os.path.realpath(path)}.part")
+
+
+@contextmanager
+def growing_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that replaces ``path`` when the block ends without an error.
+
+    What is written before a stop stays in ``part_path(path)``, beside the old content of ``path``.
+    """
+    part = part_path(path)
+    try:
+        with open(part, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, os.path.realpath(path))
+    finally:
+        if part.exists() and part.stat().st_size == 0:
+            part.unlink()
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text with :func:`atomic_write`."""
     with atomic_write(path) as file:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ import pytest
 import sentencepiece
 import torch
 from checkpoint_for_tests import MAX_POSITIONS, rewrite
-from commands_for_tests import ANY_NAME, PAIRS, USER_DIR
+from commands_for_tests import ANY_NAME, COMMANDS, ENVIRONMENT, PAIRS, TIMEOUT, USER_DIR
 from ended_processes import wait_for_end
 from fairseq.hub_utils import GeneratorHubInterface
 from forked_commands import FORKS
@@ -29,6 +30,7 @@ from forked_commands import FORKS
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding import translation_hub
+from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import SubwordEncoder, choose_subword_model
 
 SHORT = ("--max-len-b", 12)
@@ -105,6 +107,8 @@ def test_a_folder_of_any_name(untrained: Path, tmp_path: Path, command: Command)
 def test_several_processes_translate_the_same(command: Command, refused, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"{source}\n" for source in SOURCES[:6]) + "\n"
     expected = command(text, "--batch-size", 2, "--processes", 1)
+    assert command(text, "--batch-size", 2, "--processes", 2) == expected
+    monkeypatch.setattr(translation, "CHUNK_SIZE", 3)
     assert command(text, "--batch-size", 2, "--processes", 2) == expected
     monkeypatch.setattr(translation_hub, "_prepare_process", lambda: os.kill(os.getpid(), signal.SIGKILL))
     message = refused(text, "--cpu", "--batch-size", 2, "--processes", 2)
@@ -183,6 +187,37 @@ def test_files_instead_of_standard_input_and_output(tmp_path: Path, command: Com
     assert sorted(os.listdir(tmp_path)) == ["output", "text"]
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_lines_of_a_stopped_command_stay_and_the_others_follow(
+    tmp_path: Path, untrained: Path, command: Command, refused, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    text, output, part = tmp_path / "a text", tmp_path / "output", tmp_path / "output.part"
+    text.write_text("".join(f"{source}\n" for source in SOURCES[:6]))
+    expected = command(text.read_text())
+    output.write_bytes(b"old")
+    options = ("--cpu", "--input", text, "--output", output, "--processes", processes)
+    generate = translation_hub.TranslationHub.generate
+
+    def stop_at_the_last(hub: Any, sources: list[torch.Tensor], **search: object) -> Any:
+        if any(torch.equal(source, hub.encode(SOURCES[5])) for source in sources):
+            raise UserError("stopped")
+        return generate(hub, sources, **search)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(translation, "CHUNK_SIZE", 2)
+        patch.setattr(translation_hub.TranslationHub, "generate", stop_at_the_last)
+        assert refused("", *options) == "stopped"
+    assert (output.read_bytes(), part.read_bytes()) == (b"old", b"".join(expected.splitlines(keepends=True)[:4]))
+    part.write_bytes(part.read_bytes() + b"the beginning")  # of a line, as a full disk may leave it
+    message = refused("", *options)
+    assert message.startswith(f"{part}: a stopped translation, 4 lines. To go on: truncate -s ")
+    line = message.partition("To go on: ")[2].removesuffix("; or remove it")
+    environment = ENVIRONMENT | {"PATH": f"{COMMANDS}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", line], check=True, env=environment, timeout=TIMEOUT)
+    assert output.read_bytes() == expected
+    assert sorted(os.listdir(tmp_path)) == ["a text", "output"]
+
+
 def test_pieces_of_subword_nmt(tmp_path: Path) -> None:
     codes = tmp_path / "bpecodes"
     codes.write_text("#version: 0.2\nl o\nlo w</w>\n")
@@ -246,7 +281,7 @@ def search_without_end(numbers: Connection) -> None:
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which its processes must not inherit
     hub: Any = SimpleNamespace(generate=generate, cfg=SimpleNamespace(dataset=SimpleNamespace(batch_size=1)))
-    translation_hub.TranslationHub.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2)
+    list(translation_hub.TranslationHub.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2, chunk_size=2))
 
 
 def test_processes_of_a_search_end_with_the_one_that_started_them() -> None:
