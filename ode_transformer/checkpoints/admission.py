@@ -2,9 +2,11 @@
 
 fairseq evaluates some options as Python and opens the files that others name. Through this door come numbers, lists of
 numbers, and words that are among the choices of a flag, each only for an option that a model or a task declares.
+fairseq's own interface also gets the words of a task, such as languages, and the folder of the data.
 """
 
 import argparse
+import os
 import re
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +20,8 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_args_by_name
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.tasks import TASK_REGISTRY
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
+from fairseq.utils import split_paths
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
@@ -73,6 +76,29 @@ def _is_number(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_number, value))
     return isinstance(value, int | float | bool | None) or (isinstance(value, str) and bool(_NUMBERS.fullmatch(value)))
+
+
+def _is_words(value: object) -> bool:
+    """Tell whether a value is a word or a number, or holds nothing else: evaluated, it calls nothing."""
+    if isinstance(value, Mapping):
+        return all(map(_is_words, (*value, *value.values())))
+    if isinstance(value, list | tuple):
+        return all(map(_is_words, value))
+    return _is_number(value) or (isinstance(value, str) and bool(_NAME.fullmatch(value)))
+
+
+def _admitted_folder(data: object) -> str:
+    """Return the folder, or several with colons between them, that a task reads its dictionaries from.
+
+    :raises UserError: something in it is neither a file nor a folder, but a device or a fifo
+    """
+    folders = str((data[:1] or [""])[0] if isinstance(data, list | tuple) else data or "")
+    for folder in filter(os.path.isdir, split_paths(folders)):
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_file() and not entry.is_dir():
+                    raise UserError(f"refused: in the folder of its data, {entry.path} is not a file")
+    return folders
 
 
 def admitted_model(options: Mapping[str, Any], any_of_fairseq: bool = False) -> dict[str, Any]:
@@ -141,20 +167,30 @@ def admitted_state(
     """Return a checkpoint in fairseq's form, with the options of model, task and criterion alone.
 
     :param overrides: values of the user's, which are not checked
-    :param any_of_fairseq: admit fairseq's other architectures and tasks, and leave out what is refused of them
-    :raises UserError: the architecture, the task or an option is refused
+    :param any_of_fairseq: admit fairseq's other architectures and tasks, and leave out what is refused of them; admit
+        the folder of the data, unless ``overrides`` name one, and all words of the task
+    :raises UserError: the architecture, the task, the folder or an option is refused
     """
     model, task, criterion = (saved_options(state, group) for group in ("model", "task", "criterion"))
     task_name = admitted_task(task, TASK_REGISTRY if any_of_fairseq else TASKS)
     args = {"data": "", "task": task_name} | admitted_options(TASK_REGISTRY[task_name], task)
+    words = {name: deepcopy(value) for name, value in task.items() if any_of_fairseq and _is_words(value)}
+    words.pop("user_dir", None)
+    of_task = {field.name for field in fields(TASK_DATACLASS_REGISTRY.get(task_name, FairseqDataclass))}
+    of_task |= {action.dest for action in declared_flags(TASK_REGISTRY[task_name])}
+    args |= {name: words[name] for name in of_task & words.keys()}
+    if any_of_fairseq and "data" not in (overrides or {}):
+        args["data"] = _admitted_folder(task.get("data"))
     name = str(criterion.get("criterion") or criterion.get("_name"))
     if name in CRITERION_REGISTRY:  # for fairseq-validate
         args |= {"criterion": name} | admitted_options(CRITERION_REGISTRY[name], criterion)
         # Those that refer to other options are no flags.
         referring = (field.name for field in fields(CRITERION_DATACLASS_REGISTRY.get(name, FairseqDataclass)))
-        args |= {option: criterion[option] for option in referring if _is_number(criterion.get(option, {}))}
+        args |= {name: criterion[name] for name in referring if name in criterion and _is_words(criterion[name])}
     args |= admitted_model(model, any_of_fairseq)
     groups = convert_namespace_to_omegaconf(argparse.Namespace(**args))
+    if isinstance(groups.task, argparse.Namespace):  # older tasks read more options than they declare
+        vars(groups.task).update(words | vars(groups.task))
     used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": groups})
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}

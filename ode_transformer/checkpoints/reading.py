@@ -127,13 +127,16 @@ def saved_updates(state: Mapping[str, Any]) -> int:
 
 
 def dictionary_digests(task: Any) -> dict[str, str]:
-    """Return the SHA-256 of the words of a task's dictionaries, in their order."""
-    digests = {}
-    for side in ("source", "target"):
+    """Return the SHA-256 of the words of a task's dictionaries, in their order, by side or by language."""
+    dictionaries = dict(option_group(getattr(task, "dicts", None)))  # of multilingual tasks, which train on no sides
+    for side in () if dictionaries else ("source", "target"):
         with suppress(NotImplementedError):  # a task without words, such as speech
             if (dictionary := getattr(task, f"{side}_dictionary")) is not None:
-                digests[side] = hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
-    return digests
+                dictionaries[side] = dictionary
+    return {
+        name: hashlib.sha256("\n".join(dictionary.symbols).encode()).hexdigest()
+        for name, dictionary in dictionaries.items()
+    }
 
 
 def build_model(

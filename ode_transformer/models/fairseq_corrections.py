@@ -472,7 +472,8 @@ def _require_own_dictionaries(original: Function, task: FairseqTask, state: dict
     saved = option_group(state.get("dictionaries"))
     for side, digest in dictionary_digests(task).items():
         if saved.get(side, digest) != digest:
-            raise OptionError(f"the model was trained with another {side} dictionary than that of {task.cfg.data}")
+            data = getattr(task.cfg or task.args, "data", None)  # older tasks have no cfg
+            raise OptionError(f"the model was trained with another {side} dictionary than that of {data}")
     original(task, {name: value for name, value in state.items() if name != "dictionaries"})
 
 
