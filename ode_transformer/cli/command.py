@@ -12,6 +12,7 @@ Here is the one place where an exception becomes a line for the user; no other m
 import argparse
 import gc
 import importlib
+import io
 import logging
 import os
 import sys
@@ -146,6 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = command_line[0] if command_line and command_line[0] in COMMANDS else ""
     logging_level = logging.root.manager.disable
     logging.disable(logging.INFO)  # fairseq logs what it imports
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(errors="backslashreplace")  # letters that a terminal lacks, as on standard error
     gc.set_threshold(20_000, 20)  # looking for garbage among what is imported took a sixth of that time
     try:
         with announced_imports():

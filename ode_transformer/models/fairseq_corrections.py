@@ -32,6 +32,7 @@ from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 from fairseq.models import BaseFairseqModel
 from fairseq.models.ema.ema import EMA
+from fairseq.nan_detector import NanDetector
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
@@ -482,6 +483,28 @@ def _write_plain_numbers(original: Function, state: dict[str, Any], *arguments: 
     """Write NumPy's numbers in metrics, as of ``--eval-bleu``, as plain ones: PyTorch >= 2.6 refuses others (5603)."""
     plain = {name: plain_numbers(state[name]) for name in ("extra_state", "optimizer_history") if name in state}
     original(state | plain, *arguments, **options)
+
+
+@_replace(PathManager, "copy")
+def _copy_whole(original: Function, source: str, target: str, overwrite: bool = False) -> Any:
+    """Copy to another name first: a process killed on its way would leave half a ``checkpoint_last.pt``."""
+    if not (overwrite and PathManager.supports_rename(target)):
+        return original(source, target, overwrite)
+    copied = original(source, f"{target}.tmp", overwrite)
+    PathManager.rename(f"{target}.tmp", target)
+    return copied
+
+
+@_replace(NanDetector, "__init__")
+def _look_at_outputs_alone(original: Function, detector: NanDetector, model: Any, *looks: bool) -> None:
+    """Look for outputs that are no numbers; backward, PyTorch needs a tensor in what each module returns."""
+    original(detector, model, backward=False)
+
+
+@_replace(NanDetector, "__exit__")
+def _print_no_gradients(original: Function, detector: NanDetector, *error: Any) -> None:
+    """Stop looking, without the gradients of all parameters in the log."""
+    detector.close()
 
 
 @_replace(TranslationTask, "reduce_metrics")

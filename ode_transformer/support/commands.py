@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from ctypes.util import find_library
 from pathlib import Path
 from subprocess import TimeoutExpired
+from tempfile import TemporaryFile
 from typing import Any, TextIO
 
 from ode_transformer.support import console
@@ -106,7 +107,7 @@ def run(
         ) as process:
             _follow(process, written, progress or (lambda line: None), Path(command[0]).name)
     if process.returncode != 0:
-        raise UserError(f"{command[0]} failed, see {log}: {last_line(log)}")
+        raise UserError(f"{command[0]} failed, see {log}: {write_failure(log.parent) or last_line(log)}")
 
 
 def last_line(log: Path) -> str:
@@ -114,6 +115,16 @@ def last_line(log: Path) -> str:
     text = log.read_text(encoding="utf-8", errors="replace")
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     return lines[-1] if lines else "no output"
+
+
+def write_failure(folder: Path) -> str:
+    """Return why nothing can be written into a folder, such as a full disk, which cuts a log off; "" if it can."""
+    try:
+        with TemporaryFile(dir=folder) as file:
+            file.write(bytes(2**20))
+    except OSError as error:
+        return f"{error.strerror}"
+    return ""
 
 
 def keep_memory() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The command line: quick to start, errors in one line, commands from one table."""
 
+import io
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import ode_transformer
 from ode_transformer.cli import command as cli
+from ode_transformer.support.console import print_text
 from ode_transformer.support.errors import UserError
 
 
@@ -62,6 +64,14 @@ def test_a_traceback_is_shown_on_request(command, capsys: pytest.CaptureFixture[
     assert traceback[0].startswith("Traceback")
     assert traceback[-1] == "KeyError: 'a'"
     assert last.startswith("ode-transformer try: error: KeyError: 'a'")
+
+
+def test_a_terminal_may_lack_letters(command, monkeypatch: pytest.MonkeyPatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "latin-1"))
+    command(lambda args: print_text("  → größer"))
+    assert cli.main(["try"]) == 0
+    assert written.getvalue() == b"  \\u2192 gr\xf6\xdfer\n"
 
 
 def test_a_slow_import_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

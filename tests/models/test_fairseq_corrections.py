@@ -24,8 +24,10 @@ from fairseq.data import (
 )
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.dataclass.configs import EMAConfig, GenerationConfig
+from fairseq.file_io import PathManager
 from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
+from fairseq.nan_detector import NanDetector
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from fairseq.options import get_generation_parser, get_training_parser, parse_args_and_arch
@@ -347,6 +349,49 @@ def test_the_loss_scale_grows_as_if_training_had_not_stopped() -> None:
         return found
 
     assert scales(5, 8) == scales() == [1, 1, 1, 2, 2, 2, 4, 4, 4]
+
+
+def test_a_batch_is_looked_at_for_numbers(pinned: Callable[[Any, str], None], caplog: pytest.LogCaptureFixture) -> None:
+    """Backward, PyTorch looks for a tensor in what each module returns, such as a dictionary of lists."""
+    caplog.set_level("INFO")
+    model = small_model().train()
+    torch.nn.init.constant_(model.encoder.layers[0].self_attn.layer_norm.bias, torch.nan)
+
+    def look() -> None:
+        with NanDetector(model):
+            model(SENTENCES, None, SENTENCES)[0].sum().backward()
+
+    look()
+    assert "NaN detected in output of encoder.layers.0" in caplog.text
+    assert "gradients: {" not in caplog.text
+    pinned(NanDetector, "__exit__")
+    look()
+    assert "gradients: {" in caplog.text
+    pinned(NanDetector, "__init__")
+    with pytest.raises((StopIteration, TypeError)):
+        look()
+
+
+def test_a_killed_copy_leaves_the_checkpoint_before(
+    pinned: Callable[[Any, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy_half(source: str, target: str) -> None:
+        Path(target).write_text(Path(source).read_text()[:1])
+        raise KeyboardInterrupt
+
+    epoch, last = str(tmp_path / "checkpoint2.pt"), str(tmp_path / "checkpoint_last.pt")
+    Path(epoch).write_text("new")
+    assert PathManager.copy(epoch, last, overwrite=True)
+    assert Path(last).read_text() == "new"
+    Path(last).write_text("old")
+    monkeypatch.setattr(shutil, "copyfile", copy_half)
+    with pytest.raises(KeyboardInterrupt):
+        PathManager.copy(epoch, last, overwrite=True)
+    assert Path(last).read_text() == "old"
+    pinned(PathManager, "copy")
+    with pytest.raises(KeyboardInterrupt):
+        PathManager.copy(epoch, last, overwrite=True)
+    assert Path(last).read_text() == "n"
 
 
 def test_length_buckets_with_numpy_2(pinned: Callable[[Any, str], None]) -> None:

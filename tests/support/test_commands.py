@@ -43,3 +43,17 @@ def test_a_command_ends_with_the_process_that_started_it_and_its_log_has_all_lin
     starter = f"from pathlib import Path; from ode_transformer.support import commands; {call}"
     assert subprocess.run([sys.executable, "-c", starter]).returncode == -signal.SIGKILL
     wait_for_end(int(log.read_text()))
+
+
+def test_a_full_disk_is_named_where_it_cuts_the_log(tmp_path: Path) -> None:
+    fill = "while True: print('x' * 1000)"
+    code = (
+        "import subprocess; from pathlib import Path; from ode_transformer.support import commands\n"
+        f"subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=2m', 'none', {str(tmp_path)!r}], check=True)\n"
+        f"commands.run({python(fill)}, Path({str(tmp_path / 'log')!r}))"
+    )
+    words = ["unshare", "--map-root-user", "--mount"]  # a disk that this process alone sees
+    if subprocess.run([*words, "true"]).returncode:
+        pytest.skip("no mount here")
+    done = subprocess.run([*words, sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith(f"failed, see {tmp_path}/log: No space left on device")

@@ -130,6 +130,16 @@ def test_update_checkpoints_are_those_of_an_epochs_end_too(text: Text, tmp_path:
     assert updates["extra_state"]["train_iterator"] == last["extra_state"]["train_iterator"]
 
 
+@pytest.mark.parametrize("arch", [RK2, "transformer_tiny"])
+def test_a_training_that_diverges_ends_in_one_line(text: Text, tmp_path: Path, arch: str) -> None:
+    done = run("train", *training(text, tmp_path, arch, 100, "--lr", 1e9, "--lr-scheduler", "fixed"))
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1]
+    assert re.match(r"error: update \d+: gradients are Nan/Inf; the batch's sentences.*a lower --lr", line)
+    assert len(set((tmp_path / "crash_batch.txt").read_text().split())) == 5
+    assert not re.search("Traceback|gradients: {", done.stderr + done.stdout)
+
+
 def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
     words = ("task=translation", f"task.data={text.data}", "task.source_lang=en", "task.target_lang=de")
     words += (f"common.user_dir={USER_DIR}", "+model._name=ode_transformer_rk2_tiny", "common.cpu=true")

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import torch
 from fastapi import FastAPI
@@ -186,7 +187,9 @@ class TranslationServer:
         self._check_line_count(len(lines))
         by_line, _ = await self._compute("translate", chosen, lines, self.beam)
         text = "".join(f"{translations[0].text if translations else ''}\n" for translations in by_line)
-        disposition = f'attachment; filename="translation.{file_name(self.languages["target"])}"'
+        # Headers are Latin-1; a name in any letters has a form of its own (RFC 6266).
+        name = quote(f"translation.{file_name(self.languages['target'])}")
+        disposition = f"attachment; filename*=UTF-8''{name}" if "%" in name else f'attachment; filename="{name}"'
         return PlainTextResponse(text, headers={"Content-Disposition": disposition})
 
     async def inspect(self, request: requests.TextRequest) -> requests.Inspections:

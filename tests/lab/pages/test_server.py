@@ -47,8 +47,17 @@ def test_a_line_for_each_line(port: int, expected: dict[str, str]) -> None:
     assert translations(port, [SOURCES[0].replace(" ", "\n", 1)]) == [expected[SOURCES[0]]]
     status, headers, text = ask(port, "/translate-file?model=second", "\n".join(lines).encode())
     assert (status, headers["content-type"]) == (200, "text/plain; charset=utf-8")
-    assert "attachment" in headers["content-disposition"]
+    assert headers["content-disposition"] == 'attachment; filename="translation.de"'
     assert text.decode() == "".join(f"{expected.get(line, '')}\n" for line in lines)
+
+
+def test_a_language_in_letters_that_a_header_lacks(untrained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    (folder / "dict.de.txt").rename(folder / "dict.ελ.txt")
+    with serving(folder / "model.pt", "--source-lang", "en", "--target-lang", "ελ") as port:
+        status, headers, _ = ask(port, "/translate-file", SOURCES[0].encode())
+    assert status == 200
+    assert headers["content-disposition"] == "attachment; filename*=UTF-8''translation.%CE%B5%CE%BB"
 
 
 def test_several_models_and_n_best(port: int, expected: dict[str, str]) -> None:
