@@ -12,6 +12,7 @@ import torch
 import transformers  # imports its parts when they are used
 from checkpoint_for_tests import make_model
 from commands_for_tests import NO_DROPOUT, PAIRS
+from conftest import SharedFolder
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -36,28 +37,31 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("exported")
-    path = make_model(folder, "--share-all-embeddings", *NO_DROPOUT)
-    assert main(["export", "--to", "huggingface", "--path", str(path), "--output", str(folder / "start")]) == 0
-    model, tokenizer = load(folder / "start")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.div_(4)  # the size with which a training starts
-    model.save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    return folder / "model"
+def exported(shared_folder: SharedFolder) -> Path:
+    def fill(folder: Path) -> None:
+        path = make_model(folder, "--share-all-embeddings", *NO_DROPOUT)
+        assert main(["export", "--to", "huggingface", "--path", str(path), "--output", str(folder / "start")]) == 0
+        model, tokenizer = load(folder / "start")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.div_(4)  # the size with which a training starts
+        model.save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+
+    return shared_folder("exported for transformers", fill) / "model"
 
 
 @pytest.fixture(scope="module")
-def learned(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def learned(exported: Path, shared_folder: SharedFolder) -> Path:
     """The model after a training in accumulated batches."""
-    folder = tmp_path_factory.mktemp("learned")
-    settings = {"max_steps": 150, "learning_rate": 5e-3, "per_device_train_batch_size": 4, "warmup_steps": 10}
-    trainer = prepare_trainer(*load(exported), folder, gradient_accumulation_steps=2, **settings)
-    trainer.train()
-    trainer.save_model(folder / "model")
-    return folder / "model"
+
+    def fill(folder: Path) -> None:
+        settings = {"max_steps": 150, "learning_rate": 5e-3, "per_device_train_batch_size": 4, "warmup_steps": 10}
+        trainer = prepare_trainer(*load(exported), folder, gradient_accumulation_steps=2, **settings)
+        trainer.train()
+        trainer.save_model(folder / "model")
+
+    return shared_folder("trained by transformers", fill) / "model"
 
 
 def load(folder: Path, **settings: Any) -> tuple[Any, Any]:
