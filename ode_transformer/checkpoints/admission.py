@@ -25,7 +25,7 @@ from fairseq.utils import split_paths
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from ode_transformer.checkpoints.reading import POSITIONS, check_sizes, saved_options
+from ode_transformer.checkpoints.reading import POSITIONS, check_sizes, option_group, saved_options
 from ode_transformer.support.errors import UserError
 
 FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are built, with all their architectures
@@ -192,6 +192,8 @@ def admitted_state(
     if isinstance(groups.task, argparse.Namespace):  # older tasks read more options than they declare
         vars(groups.task).update(words | vars(groups.task))
     used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": groups})
+    languages = task.get("source_lang"), task.get("target_lang")
+    used["task_state"] = {**option_group(state.get("task_state")), "languages": languages}
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
     overwrite_args_by_name(used["cfg"], literal)

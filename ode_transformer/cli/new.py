@@ -3,6 +3,8 @@
 import shlex
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import yaml
@@ -31,6 +33,10 @@ def run(args: Namespace) -> None:
         if len(paths) != sides:
             expected = "source and target" if sides == 2 else "one file"
             raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for --kind {kind}")
+    if args.kind is None and kind == "text":
+        refuse_columns(files)
+    if sides == 2:
+        refuse_other_languages(files)
     if args.arch is not None:
         check_architecture(args.arch, "language_modeling" if kind == "text" else "translation", f"--arch {args.arch}")
     if args.library and kind == "text":
@@ -71,10 +77,48 @@ def run(args: Namespace) -> None:
     print(f"next: {command}")
 
 
+def refuse_columns(files: Mapping[str, Sequence[Path]]) -> None:
+    """Refuse a table of sentence pairs where one file would be text of a language model.
+
+    :raises UserError: each line has a tab
+    """
+    from ode_transformer.lab.corpora.raw_text import read_texts
+
+    for split, (path,) in files.items():
+        lines = list(islice(filter(None, read_texts(path)), 100))
+        if lines and all("\t" in line for line in lines):
+            raise UserError(
+                f"--{split} {path}: a table with a tab in each line: give each column as a file (cut -f 1 {path}), "
+                "or --kind text for a language model of such lines"
+            )
+
+
+def refuse_other_languages(files: Mapping[str, Sequence[Path]]) -> None:
+    """Refuse a split whose files are in other languages than those of the training, or in another order.
+
+    Endings other than two letters need not be languages: they are refused only if they are those of the other side.
+
+    :raises UserError: the ending of a file contradicts that of the training
+    """
+    expected = [suffix(path) for path in files["train"]]
+    for split, paths in files.items():
+        names = [suffix(path) for path in paths]
+        are_languages = all(len(name) == 2 and name.isalpha() for name in (*expected, *names))
+        is_swapped = expected[0] != expected[1] and (names[0] == expected[1] or names[1] == expected[0])
+        if is_swapped or (are_languages and names != expected):
+            given, order = shlex.join(map(str, paths)), " and ".join(f".{name}" for name in expected)
+            raise UserError(f"--{split} {given}: expected files in {order}, in this order, as those of --train")
+
+
+def suffix(path: Path) -> str:
+    """Return the ending of a file's name, which is mostly its language, without that of its compression."""
+    return Path(plain_name(path)).suffix.removeprefix(".")
+
+
 def side_names(kind: str, paths: list[Path]) -> tuple[str, str]:
     """Return the suffixes of two files, which are mostly languages, or source and target if they do not tell."""
-    suffixes = tuple(Path(plain_name(path)).suffix.removeprefix(".") for path in paths)
-    if kind == "translation" and all(suffix.isalnum() for suffix in suffixes) and len(set(suffixes)) == 2:
+    suffixes = tuple(map(suffix, paths))
+    if kind == "translation" and all(name.isalnum() for name in suffixes) and len(set(suffixes)) == 2:
         return suffixes[0], suffixes[1]
     return "source", "target"
 

@@ -465,17 +465,25 @@ def _remember_dictionaries(original: Function, task: FairseqTask) -> dict[str, A
 
 
 @_replace(FairseqTask, "load_state_dict")
-def _require_own_dictionaries(original: Function, task: FairseqTask, state: dict[str, Any]) -> None:
-    """Refuse the dictionaries of another training, with which a model writes nonsense; older checkpoints name none.
+def _require_own_data(original: Function, task: FairseqTask, state: dict[str, Any]) -> None:
+    """Refuse data of another training, with which a model writes nonsense; older checkpoints name no dictionaries.
 
-    :raises OptionError: a dictionary has other words, or the same in another order
+    :param state: with the languages of the training, as ``admitted_state`` adds them
+    :raises OptionError: a dictionary has other words, or the same in another order; source and target are swapped
     """
+    source, target = state.get("languages", (None, None))
+    config = task.cfg or task.args  # older tasks have no cfg
+    asked = getattr(config, "source_lang", None), getattr(config, "target_lang", None)
+    if source != target and (asked[0] == target or asked[1] == source) and None not in (*asked, source, target):
+        raise OptionError(
+            f"--source-lang {asked[0]} --target-lang {asked[1]}: the model translates {source} to {target}"
+        )
     saved = option_group(state.get("dictionaries"))
     for side, digest in dictionary_digests(task).items():
         if saved.get(side, digest) != digest:
-            data = getattr(task.cfg or task.args, "data", None)  # older tasks have no cfg
+            data = getattr(config, "data", None)
             raise OptionError(f"the model was trained with another {side} dictionary than that of {data}")
-    original(task, {name: value for name, value in state.items() if name != "dictionaries"})
+    original(task, {name: value for name, value in state.items() if name not in ("dictionaries", "languages")})
 
 
 @_replace(checkpoint_utils, "torch_persistent_save")

@@ -38,6 +38,7 @@ from fairseq.trainer import Trainer
 from models_for_tests import EOS, PAD, batch, pair_sample, small_model
 
 from ode_transformer.checkpoints.reading import load_checkpoint
+from ode_transformer.cli.command import main
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import fairseq_corrections
 from ode_transformer.support.errors import OptionError, UserError
@@ -139,6 +140,33 @@ def test_a_dictionary_with_two_lines_swapped_is_refused(text: Text, tmp_path: Pa
     with pytest.raises(UserError, match=f"checkpoint_last.pt: {message}"):
         load_trained_model(checkpoint, data)
     load_trained_model(checkpoint, text.data)
+
+
+@pytest.mark.parametrize("command", ["generate", "interactive", "validate", "translate"])
+def test_languages_in_the_other_direction_are_refused(command: str, untrained: Path, capsys) -> None:
+    """With a joint dictionary, whose words are those of both directions."""
+    folder, languages = untrained.parent, ("--source-lang", "de", "--target-lang", "en")
+    if command == "translate":
+        assert main(["translate", "--path", str(untrained), "--input", __file__, *languages]) == 2
+        line = capsys.readouterr().err.splitlines()[-1]
+    else:
+        words = (
+            "--user-dir",
+            USER_DIR,
+            "--cpu",
+            "--path",
+            untrained,
+            "--task",
+            "translation",
+            "--batch-size",
+            1,
+            *languages,
+        )
+        done = run(command, folder, *words, stdin="a\n")
+        assert done.returncode != 0
+        line = done.stderr.splitlines()[-1]
+    message = "error: --source-lang de --target-lang en: the model translates en to de"
+    assert line.replace(f"{untrained}: ", "").endswith(message)
 
 
 def pairs(number: int = 30, **options: Any) -> LanguagePairDataset:

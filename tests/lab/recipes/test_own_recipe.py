@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,20 @@ def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys) 
     ):
         assert main(["new", str(tmp_path / "mine"), *changed]) == 2
         assert message in capsys.readouterr().err
+    shutil.copy(tmp_path / "my.valid.de", tmp_path / "my.valid.fr")
+    train, (source, target) = words[:3], words[4:6]
+    order = "expected files in .en and .de, in this order, as those of --train"
+    for pair in ([target, source], [source, source], [source, str(tmp_path / "my.valid.fr")]):
+        assert main(["new", str(tmp_path / "mine"), *train, "--valid", *pair]) == 2
+        assert f"error: --valid {shlex.join(pair)}: {order}\n" in capsys.readouterr().err
+    table = tmp_path / "pairs.tsv"
+    table.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    one_file = ["new", str(tmp_path / "table"), "--train", str(table), "--valid", str(table)]
+    assert main(one_file) == 2
+    assert f"error: --train {table}: a table with a tab in each line: give each column" in capsys.readouterr().err
+    assert main([*one_file, "--kind", "text"]) == 0
     (tmp_path / "my.test.de").write_text("one\n")
+    capsys.readouterr()
     assert main(["new", str(tmp_path / "mine"), *words]) == 2
     assert f"sides of different length: {tmp_path}/my.test.en" in capsys.readouterr().err
     assert not (tmp_path / "mine.yaml").exists()
