@@ -131,6 +131,21 @@ class EndAtLimit(LogitsProcessor):
         return torch.where(end.isneginf(), scores, only_end)
 
 
+class EndOfBlankSource(LogitsProcessor):
+    """Leaves only the end symbol for a source without words, for which a model invents some.
+
+    :param is_blank: [B], of which each has one or several hypotheses in turn
+    """
+
+    def __init__(self, is_blank: Tensor) -> None:
+        self.is_blank = is_blank
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        is_blank = self.is_blank.repeat_interleave(len(scores) // len(self.is_blank))
+        only_end = torch.full_like(scores, -math.inf).index_fill(1, input_ids.new_tensor([EOS]), 0)
+        return torch.where(is_blank[:, None], only_end, scores)
+
+
 class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     """A translation model of this package.
 
@@ -302,9 +317,12 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         self, generation_config: Any, *, logits_processor: LogitsProcessorList | None = None, **settings: Any
     ) -> LogitsProcessorList:
         # The caller's processors come before those of sampling, which may remove the end symbol.
-        end = EndAtLimit(generation_config.max_length)
+        own: list[LogitsProcessor] = [EndAtLimit(generation_config.max_length)]
+        if settings["input_ids_seq_length"] == 1:  # no prefix that the caller gives
+            source = settings["encoder_input_ids"]
+            own.append(EndOfBlankSource((source.eq(EOS) | source.eq(PAD)).all(dim=1)))
         processors: LogitsProcessorList = super()._get_logits_processor(
-            generation_config, logits_processor=LogitsProcessorList([*(logits_processor or []), end]), **settings
+            generation_config, logits_processor=LogitsProcessorList([*(logits_processor or []), *own]), **settings
         )
         return processors
 

@@ -112,6 +112,23 @@ def test_a_prefix_of_several_tokens(positions: int, tmp_path: Path) -> None:
     assert torch.equal(with_cache[:, :3], prefix)
 
 
+@pytest.mark.parametrize(
+    "search",
+    [{}, {"num_beams": 3, "num_return_sequences": 2}, {"do_sample": True, "num_beams": 2}, {"min_length": 5}],
+    ids=str,
+)
+def test_a_blank_line_stays_blank(search: dict[str, Any], tmp_path: Path) -> None:
+    make_model(tmp_path)
+    model, tokenizer = load(export(tmp_path / "model.pt"))
+    batch = tokenizer([SOURCES[0], "", " "], return_tensors="pt", padding=True)
+    found = model.generate(**batch, **search, max_length=12)
+    first, *blank = tokenizer.batch_decode(found, skip_special_tokens=True)[:: search.get("num_return_sequences", 1)]
+    assert first
+    assert blank == ["", ""]
+    prefix = torch.tensor([[2, 9, 11]] * 3)
+    assert torch.equal(model.generate(**batch, decoder_input_ids=prefix, max_length=12)[:, :3], prefix)
+
+
 def test_a_small_folder_does_not_occupy_the_machine(tmp_path: Path) -> None:
     make_model(tmp_path)
     folder = export(tmp_path / "model.pt")

@@ -26,6 +26,8 @@ from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.support.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 DIRECTION = ("--source-lang", "en", "--target-lang", "de")
 PAIRS = ("--lang-pairs", "en-de,de-en")
 OF_DECODER = SMALL[SMALL.index("--decoder-embed-dim") :]
