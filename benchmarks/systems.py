@@ -50,7 +50,7 @@ _STEPS: dict[str, dict[str, Any]] = {
     "heavy-ball": {"scheme": "heavy-ball", "decoder_ode_scheme": "heavy-ball", "ode_normalize_step": True},
     "nesterov": {"scheme": "nesterov", "decoder_ode_scheme": "nesterov", "ode_normalize_step": True},
     "nesterov-plain": {"scheme": "nesterov", "decoder_ode_scheme": "nesterov"},
-    "learned-length": {"ode_coefficients": "vector"},
+    "learned-length": {"encoder_ode_coefficients": "vector", "decoder_ode_coefficients": "vector"},
 }
 
 # Numbers in names count the encoder's layers; Reformers have a number of joint layers.

@@ -81,7 +81,8 @@ def table(rows: Mapping[str, Fields], columns: Mapping[str, Fields], reasons: li
 def without_names(reason: str) -> str:
     """Return the reason for a refusal with "the scheme" and "the coefficients" in place of the refused names."""
     reason = re.sub(r"coefficients '[\w-]+' (?=weigh|start)", "the coefficients ", reason)
-    reason = re.sub(r"^[\w+/. -]+: only with", "only with", reason)
+    titles = "|".join(option.title for option in DepthChoice.options().values())
+    reason = re.sub(rf"^(?:{titles}) [\w+/.-]+: ", "", reason)
     return re.sub(r"scheme '[\w-]+'", "the scheme", reason)
 
 
@@ -110,8 +111,12 @@ def page() -> str:
         "",
         "A flag for both stacks is ignored by a stack that has no use for it, and refused if neither has one.",
         "",
-        "A Reformer's layers take no splitting `strang` and no value residual. A Reformer without a PreNet has no",
-        "encoder layers to step.",
+        "An option that changes nothing is refused, too, but what was trained with it still loads. Beside those above",
+        "these are, in a stack of one layer, a value residual and `leapfrog`, `multistep`, `nesterov` or `heavy-ball`",
+        "with scope `san+ffn`; as many middle layers as a stack has layers; `concat`, `concat-unprojected` in layers",
+        "of one attention; and all options of a stack without layers.",
+        "",
+        "A Reformer's layers take no splitting `strang` and no value residual.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -5,8 +5,7 @@ The flags of depth are made from the fields of ``DepthChoice``.
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from omegaconf import OmegaConf
 
-from ode_transformer.nn import LSTM, STACKS, DepthChoice, Option
+from ode_transformer.nn import LSTM, STACKS, DepthChoice, Option, StackShape, idle_options, refusal
 from ode_transformer.support.arguments import (
     finite_float,
     flag_name,
@@ -152,27 +151,70 @@ def read_choices(args: argparse.Namespace, stacks: Sequence[str]) -> dict[str, D
     :raises OptionError: a stack's own flag is of no use to it, a short flag to no stack, or options of a stack do not
         go together
     """
-    choices = {stack: DepthChoice() for stack in stacks}
+    values: dict[str, dict[str, Any]] = {stack: {} for stack in stacks}
+    drafts = {stack: DepthChoice.draft({}) for stack in stacks}
     # A Reformer's encoder may have no layers, which read nothing.
     layered = [stack for stack in stacks if getattr(args, f"{stack}_layers", None) != 0]
+    trained = _is_trained(args)
     for option in DepthChoice.options().values():
-        uses = {stack: option.read_by(choice) for stack, choice in choices.items()}
-        most = max(uses[stack] for stack in layered)
         short = option.default if option.own_flag_only else _read(option, args, option.default)
-        if short != option.default and not most:
+        set_by_short = [stack for stack in stacks if option.is_set_by_short_flag(drafts[stack])]
+        if trained and not set_by_short:  # Before, a short flag that was for no stack set each that could read it.
+            set_by_short = [stack for stack in stacks if option.read_by(drafts[stack])]
+        if short != option.default and not set(set_by_short) & set(layered):
             off = f"--no-{option.flag}" if option.default is False else f"--{option.flag} {option.default}"
-            raise OptionError(f"{_flag(option, short)}: only with {option.needs}; pass {off}")
-        for stack, choice in choices.items():
-            inherited = short if uses[stack] and uses[stack] >= most else option.default
-            value = _read(option, args, inherited, stack)
-            if value != option.default and not uses[stack]:
-                raise OptionError(f"{_flag(option, value, stack)}: only with {option.needs}, not with {choice.scheme}")
-            try:
-                if value != choice.value(option):
-                    choices[stack] = replace(choice, **choice.change(option, value))
-            except ValueError as error:
-                raise OptionError(f"--{stack}-ode-scheme {choice.scheme}: {error}") from error
+            raise OptionError(f"{_flag(option, short)}: only with {option.short_needs or option.needs}; pass {off}")
+        for stack in stacks:
+            value = _read(option, args, short if stack in set_by_short else option.default, stack)
+            if value == option.default:
+                continue
+            if not option.read_by(drafts[stack]):
+                scheme = drafts[stack].scheme
+                raise OptionError(f"{_flag(option, value, stack)}: only with {option.needs}, not with {scheme}")
+            values[stack][option.name] = value
+            drafts[stack] = DepthChoice.draft(values[stack])
+    choices = {stack: _build_choice(stack, drafts[stack].scheme, values[stack]) for stack in stacks}
+    if not trained:
+        _refuse_idle_options(args, choices)
     return choices
+
+
+def _is_trained(args: argparse.Namespace) -> bool:
+    """Tell whether parameters were trained before: those of a saved model, or those that a training begins from."""
+    if args.ode_options_saved or getattr(args, "finetune_from_model", None):
+        return True
+    restored = getattr(args, "restore_file", None) or ""
+    if restored == "checkpoint_last.pt":  # fairseq's default
+        restored = os.path.join(args.save_dir, restored)
+    return os.path.isfile(restored)
+
+
+def _build_choice(stack: str, scheme: str, values: Mapping[str, Any]) -> DepthChoice:
+    try:
+        return DepthChoice(**DepthChoice.arguments(values), accepts_idle=True)
+    except ValueError as error:
+        raise OptionError(f"--{stack}-ode-scheme {scheme}: {error}") from error
+
+
+def _refuse_idle_options(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) -> None:
+    """Refuse a stack's own flag that changes nothing, and a short one that changes nothing in any stack."""
+    idle = {stack: dict(idle_options(choice, _shape(args, stack, choices))) for stack, choice in choices.items()}
+    for option in DepthChoice.options().values():
+        changed = [stack for stack, choice in choices.items() if choice.value(option) != option.default]
+        reasons = {stack: idle[stack][option.name] for stack in changed if option.name in idle[stack]}
+        for stack, reason in reasons.items():
+            own = getattr(args, option.dest(stack), None) is not None
+            if own or len(reasons) == len(changed):
+                flag = _flag(option, choices[stack].value(option), stack if own else "")
+                raise OptionError(f"{flag}: {reason}")
+    for stack, reasons in idle.items():
+        if "" in reasons:
+            raise OptionError(f"--{stack}-ode-scheme {choices[stack].scheme}: {reasons['']}")
+
+
+def _shape(args: argparse.Namespace, stack: str, stacks: Collection[str]) -> StackShape:
+    """Return the sizes of a stack that decide over its options: a decoder with an encoder has two attentions."""
+    return StackShape(getattr(args, f"{stack}_layers"), len(stacks) if stack == "decoder" else 1)
 
 
 def _read(option: Option, args: argparse.Namespace, default: Any, stack: str = "") -> Any:
@@ -210,25 +252,15 @@ def _check_training(args: argparse.Namespace) -> None:
 def _check_stacks(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) -> None:
     """Refuse choices that do not go with the sizes of their stacks, or with each other."""
     for stack, choice in choices.items():
-        layers, width, heads = (getattr(args, f"{stack}_{name}") for name in ("layers", "embed_dim", "attention_heads"))
+        width, heads = (getattr(args, f"{stack}_{name}") for name in ("embed_dim", "attention_heads"))
         if stack == "decoder" and getattr(args, "joint_combination", "add") == "concat":
             width += args.encoder_embed_dim
         if args.post_norm and choice.is_lstm:
             raise OptionError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
         if heads < 1 or width % heads > 0:
             raise OptionError(f"--{stack}-attention-heads {heads}: the heads have to divide the width {width}")
-        if choice.middle_layers > layers:
-            raise OptionError(f"--ode-middle-layers {choice.middle_layers}: the {stack} has {layers} layers")
-    merges = {stack: choice.lstm.merge for stack, choice in choices.items()}
-    two_attentions = "encoder" in merges and merges.get("decoder", "").startswith("concat")
-    if any(merge.startswith("concat") for merge in merges.values()) and not two_attentions:
-        raise OptionError(
-            f"--dlstm-merge concat joins the two attentions of a translation model's decoder layers: it needs "
-            f"--decoder-ode-scheme {LSTM}"
-        )
-    has_residual = any(choice.value_residual != "none" for choice in choices.values())
-    if has_residual and all(getattr(args, f"{stack}_layers") < 2 for stack in choices):
-        raise OptionError("--value-residual: a stack of one layer has no later layer to add to")
+        if (reason := refusal(choice, _shape(args, stack, choices))) is not None:
+            raise OptionError(f"--{stack}-ode-scheme {choice.scheme}: {reason}")
 
 
 def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:

@@ -62,12 +62,6 @@ class ReformerModel(ODETransformerModel):
     @classmethod
     def read_options(cls, args: argparse.Namespace) -> TransformerConfig:
         """Return fairseq's configuration; see :meth:`ODETransformerModel.read_options`."""
-        prenet_options = args.encoder_ode_scheme, args.encoder_layer_history, getattr(args, "encoder_layerdrop", 0)
-        if not args.encoder_layers and prenet_options != ("euler", "none", 0):
-            raise OptionError(
-                "--encoder-ode-scheme, --encoder-layer-history, --encoder-layerdrop: without a PreNet "
-                "(--encoder-layers 0) there are no layers to step; --decoder-ode-scheme steps the joint layers"
-            )
         source, target = args.encoder_embed_dim, args.decoder_embed_dim
         if getattr(args, "joint_combination", "add") == "add" and source != target:
             raise OptionError(

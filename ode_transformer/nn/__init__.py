@@ -3,6 +3,7 @@
 from ode_transformer.nn.attention import MultiheadAttention
 from ode_transformer.nn.attention_scores import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
 from ode_transformer.nn.checkpoint_settings import CheckpointSettings
+from ode_transformer.nn.compatibility import StackShape, idle_options, refusal
 from ode_transformer.nn.context import Context, SubLayerKind
 from ode_transformer.nn.decoding_step import FIXED_STEP, ROWS_STAY, FixedCache, FixedStep, StepMasks
 from ode_transformer.nn.depth_choice import DepthChoice, depth_schemes

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from ode_transformer.nn.depth_choice import DepthChoice, learns_weights
 from ode_transformer.nn.depth_wise_lstm import LSTM
-from ode_transformer.numerics import Recurrence
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +21,7 @@ def checkpoint_settings(choice: DepthChoice) -> dict[str, str]:
     settings |= {"scheme": choice.scheme if rule is None else rule.name, "scope": choice.stepped_scope}
     if choice.lstm.merge != "residual":  # the others differ in the shapes of parameters
         settings["merge"] = "add"
-    plain = not isinstance(rule, Recurrence) and not choice.normalize_step and not choice.has_learned_weights
-    if plain and choice.stages == choice.steps == choice.step_size == 1:  # the residual layer, however it is divided
+    if choice.is_residual:
         settings["scope"] = "san+ffn"
         if choice.normalize_before:
             settings["function"] = "increment"

@@ -1,12 +1,15 @@
 """Which options of depth, layers and attention go together: the one place that decides it.
 
 Every :class:`~ode_transformer.nn.DepthChoice` asks it. docs/combinations.md is generated from its answers.
+
+Options that change nothing are refused, too. Models were trained with some of them, before they were: a choice that
+``accepts_idle`` options has them all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ode_transformer.numerics import PROJECTED, STEP_LENGTHS, ButcherTableau, Recurrence
 
@@ -14,9 +17,89 @@ if TYPE_CHECKING:
     from ode_transformer.nn.depth_choice import DepthChoice
 
 
-def refusal(choice: DepthChoice) -> str | None:
-    """Return in one line why the options of a stack do not go together; None if they do."""
-    return next(_reasons(choice), None)
+class StackShape(NamedTuple):
+    """Sizes of a stack that decide over its options.
+
+    :param layers: number of its layers
+    :param attentions: number of attentions of a layer
+    """
+
+    layers: int
+    attentions: int
+
+
+def refusal(choice: DepthChoice, shape: StackShape | None = None) -> str | None:
+    """Return in one line why the options of a stack do not go together; None if they do.
+
+    :param shape: that of the stack, if it is known
+    """
+    if shape is not None and choice.middle_layers > shape.layers:
+        return f"middle layers {choice.middle_layers}: the stack has {shape.layers} layers"
+    reason = next(_reasons(choice), None)
+    if reason is None and not choice.accepts_idle:
+        reason = next((f"{name}{reason}" for name, reason in _titled(choice, shape)), None)
+    return reason
+
+
+def _titled(choice: DepthChoice, shape: StackShape | None) -> Iterator[tuple[str, str]]:
+    for name, reason in idle_options(choice, shape):
+        option = choice.options().get(name)
+        yield "" if option is None else f"{option.title} {choice.value(option)}: ", reason
+
+
+def idle_options(choice: DepthChoice, shape: StackShape | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the name of each option whose value changes nothing, and the reason; no name where several undo another.
+
+    :param shape: that of the stack, if it is known
+    """
+    if choice.is_residual or choice.applies_layers:
+        yield from _idle_in_residual_layers(choice)
+    if isinstance(choice.rule, Recurrence):
+        yield from _idle_in_recurrences(choice, choice.rule)
+    if choice.normalize_step:
+        yield from _idle_before_normalisation(choice)
+    if shape is not None:
+        yield from _idle_in_shape(choice, shape)
+
+
+def _idle_in_residual_layers(choice: DepthChoice) -> Iterator[tuple[str, str]]:
+    if choice.coefficients != "tableau":
+        yield "coefficients", "with function 'layer-output' a scheme of one stage applies the layer, and weighs nothing"
+    if choice.scope != "san+ffn":
+        yield "scope", "one whole step of Euler's method is the residual layer, however it is divided"
+
+
+def _idle_in_recurrences(choice: DepthChoice, recurrence: Recurrence) -> Iterator[tuple[str, str]]:
+    if choice.coefficients != "tableau" and not recurrence.weighs_stages:
+        yield "coefficients", "the scheme takes the output of its one prediction as it is"
+    if choice.scope == "san/ffn" and recurrence.each_sublayer:
+        yield "scope", "the scheme steps each sub-layer without it"
+
+
+def _idle_before_normalisation(choice: DepthChoice) -> Iterator[tuple[str, str]]:
+    rule = choice.rule
+    if choice.coefficients == "ones" and isinstance(rule, ButcherTableau) and len(set(rule.b)) == 1:
+        yield "coefficients", "the normalisation of a step undoes a factor that all weights have"
+    if choice.gate_sum != "one":
+        yield "gate_sum", "the normalisation of a step undoes a factor that all weights have"
+    if choice.splitting == "strang" and choice.stepped_scope in ("san/ffn", "ffn"):
+        yield "", "the normalisation of a step undoes the half steps of splitting 'strang': choose scope 'san+ffn'"
+
+
+def _idle_in_shape(choice: DepthChoice, shape: StackShape) -> Iterator[tuple[str, str]]:
+    if shape.layers == 0:
+        for name, option in choice.options().items():
+            if choice.value(option) != option.default and not option.fairseqs:
+                yield name, "the stack has no layers"
+    one_block = shape.layers == 1 and choice.stepped_scope == "san+ffn"
+    if one_block and isinstance(choice.rule, Recurrence) and choice.rule.least_blocks > 1:
+        yield "scheme", "it reads earlier layers, and the stack has one layer"
+    if choice.value_residual != "none" and shape.layers == 1:
+        yield "value_residual", "a stack of one layer has no later layer to add to"
+    if choice.middle_layers and choice.middle_layers == shape.layers:
+        yield "middle_layers", "these are all layers of the stack"
+    if choice.lstm.merge.startswith("concat") and shape.attentions == 1:
+        yield "merge", "a layer of the stack has a single attention"
 
 
 def _reasons(choice: DepthChoice) -> Iterator[str]:

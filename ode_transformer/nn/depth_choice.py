@@ -1,7 +1,7 @@
 """Choice of what moves a stack of layers through depth. Which options go together: :mod:`.compatibility`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from ode_transformer.nn.attention_scores import AttentionChoice
@@ -51,7 +51,7 @@ _OF_FAIRSEQ: dict[str, Any] = {"own_flag_only": True, "fairseqs": True, "remembe
 class DepthChoice(Choice):
     """Options of one stack of layers, which go together. An option stands after those that it depends on.
 
-    :raises ValueError: they do not go together; says why in one line
+    :raises ValueError: they do not go together, or one has no effect; says why in one line
     """
 
     flag_prefix: ClassVar[str] = "ode-"
@@ -66,8 +66,10 @@ class DepthChoice(Choice):
         "tableau",
         "weights of the stages' increments",
         values=lambda: tuple(COEFFICIENTS),
-        read_by=lambda choice: min(choice.weighed_count, 2),
+        read_by=lambda choice: choice.weighed_count > 0,
         needs="a scheme whose stages have weights",
+        short_for=lambda choice: choice.weighed_count > 1,
+        short_needs="a scheme whose stages have weights, or, for a single stage, with the name of a stack in front",
     )
     share_coefficients: bool = option(
         False,
@@ -171,6 +173,9 @@ class DepthChoice(Choice):
         LSTMChoice(), "depth-wise LSTM", read_by=lambda choice: choice.is_lstm, needs=f"scheme {LSTM}"
     )
 
+    # Accept options that change nothing, as those of a checkpoint or of a flag for both stacks.
+    accepts_idle: bool = field(default=False, compare=False, repr=False)
+
     def __post_init__(self) -> None:
         reason = refusal(self)
         if reason is not None:
@@ -211,6 +216,19 @@ class DepthChoice(Choice):
         return learns_weights(self.scheme, self.coefficients)
 
     @property
+    def is_residual(self) -> bool:
+        """True if a step is the residual layer, however the layer is divided into blocks."""
+        whole_step = (
+            isinstance(self.rule, ButcherTableau) and self.rule.b == (1.0,) and self.steps == self.step_size == 1
+        )
+        return whole_step and not self.normalize_step and not self.has_learned_weights
+
+    @property
+    def applies_layers(self) -> bool:
+        """True if nothing is stepped: one stage of ``layer-output`` is the layer itself, as in the released code."""
+        return isinstance(self.rule, ButcherTableau) and self.stages == 1 and self.function == "layer-output"
+
+    @property
     def copies(self) -> int:
         """Number of copies of the parameters of a stepped sub-layer."""
         return self.stages if self.stage_parameters == "separate" else 1
@@ -239,14 +257,13 @@ class DepthChoice(Choice):
     def grouping(self, kinds: Mapping[str, SubLayerKind]) -> list[Group]:
         """Divide the sub-layers of a layer into blocks.
 
-        With one stage of the function ``layer-output`` nothing is stepped, as in the released code: the layer is
-        applied as it is. A depth-wise LSTM steps the attentions of a layer and has no feed-forward network.
+        A depth-wise LSTM steps the attentions of a layer and has no feed-forward network.
 
         :param kinds: kind of each sub-layer by name, in the order in which they act
         """
         if self.is_lstm:
             return [((name,), True) for name, kind in kinds.items() if kind is not SubLayerKind.FEED_FORWARD]
-        if self.function == "layer-output" and self.stages == 1:
+        if self.applies_layers:
             return [(tuple(kinds), False)]
         scope = self.stepped_scope
         if scope == "san+ffn":

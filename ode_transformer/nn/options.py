@@ -4,10 +4,10 @@ From the fields come the flags and their checks, the settings that a checkpoint 
 hold, docs/flags.md, docs/combinations.md and the axes of the property tests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,10 @@ class Option:
     :param flag: name of the flag; by default the field's, after the prefix of its choice
     :param own_flag_only: each stack has a flag, but there is no short one for both
     :param fairseqs: fairseq declares the flag
-    :param read_by: returns 0 if a choice has no use for the option. The short flag sets the stacks with the greatest
-        number. It looks only at fields that stand before its own
+    :param read_by: tells whether a choice has a use for the option. It looks only at fields that stand before its own
     :param needs: what a choice that reads the option has
+    :param short_for: tells whether the short flag sets a choice; by default each one that reads the option
+    :param short_needs: what a choice that the short flag sets has
     :param remembered: the option changes what parameters compute, but not their shapes: checkpoints remember it
     :param fixed: parameters are of no use with another value
     :param exported: an exported folder can hold a model with any value
@@ -36,8 +37,10 @@ class Option:
     flag: str = ""
     own_flag_only: bool = False
     fairseqs: bool = False
-    read_by: Callable[[Any], int] = lambda choice: 1
+    read_by: Callable[[Any], bool] = lambda choice: True
     needs: str = ""
+    short_for: Callable[[Any], bool] | None = None
+    short_needs: str = ""
     remembered: bool = True
     fixed: bool = False
     exported: bool = False
@@ -54,6 +57,10 @@ class Option:
     def dest(self, stack: str = "") -> str:
         """Return the name in the parsed options of a stack's flag, or of the short one."""
         return (f"{stack}_{self.flag}" if stack else self.flag).replace("-", "_")
+
+    def is_set_by_short_flag(self, choice: Any) -> bool:
+        """Tell whether the short flag sets a choice."""
+        return self.read_by(choice) and (self.short_for is None or self.short_for(choice))
 
     def samples(self) -> tuple[Any, ...]:
         """Return values for tests and tables, the default first."""
@@ -77,7 +84,9 @@ class Choice:
         """Return all options by name, those of parts too."""
         options: dict[str, Option] = {}
         for entry in fields(cls):  # type: ignore[arg-type]
-            declared, name = entry.metadata["option"], entry.name
+            declared, name = entry.metadata.get("option"), entry.name
+            if declared is None:
+                continue
             if isinstance(entry.default, Choice):
                 for inner in entry.default.options().values():
                     reader = inner if inner.needs else declared
@@ -90,6 +99,28 @@ class Choice:
     def value(self, option: Option) -> Any:
         """Return the value of an option."""
         return getattr(getattr(self, option.group) if option.group else self, option.name)
+
+    @classmethod
+    def draft(cls, values: Mapping[str, Any]) -> Self:
+        """Return a choice of these values by the names of options, without the checks of a choice that is built.
+
+        Options that are not named have their defaults.
+        """
+        draft = object.__new__(cls)
+        defaults = {entry.name: entry.default for entry in fields(cls)}  # type: ignore[arg-type]
+        for name, value in (defaults | cls.arguments(values)).items():
+            object.__setattr__(draft, name, value)
+        return draft
+
+    @classmethod
+    def arguments(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a choice whose options have these values by name."""
+        arguments: dict[str, Any] = {}
+        for name, value in values.items():
+            group = cls.options()[name].group
+            part = arguments.get(group, getattr(cls, group)) if group else None
+            arguments |= {name: value} if part is None else {group: replace(part, **{name: value})}
+        return arguments
 
     def change(self, option: Option, value: Any) -> dict[str, Any]:
         """Return the field that gives an option another value, by name."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from ode_transformer.nn.compatibility import StackShape, refusal
 from ode_transformer.nn.context import SubLayerKind
 from ode_transformer.nn.depth_choice import DepthChoice
 from ode_transformer.nn.depth_wise_lstm import DepthWiseLSTM, HiddenSizes
@@ -18,7 +19,12 @@ def build_scheme(
     """Build the scheme of a stack, within its layer history if it has one.
 
     :param sizes: sizes of the hidden computation of a depth-wise LSTM
+    :raises ValueError: the choice does not go with the stack
     """
+    attentions = sum(kind is not SubLayerKind.FEED_FORWARD for kind in kinds.values())
+    reason = refusal(choice, StackShape(layers, attentions))
+    if reason is not None:
+        raise ValueError(reason)
     blocks_of_layer = sum(stepped for _, stepped in choice.grouping(kinds))
     blocks = blocks_of_layer * len(choice.stepped_layers(layers))
     sets = 1 if choice.share_coefficients or not choice.has_learned_weights else blocks

@@ -142,6 +142,8 @@ class Recurrence:
     :param normalizes: the scheme applies the layer normalisations itself, so its fields have none
     :param normalizes_step: what a block adds can be normalised
     :param predictor: tableau whose stages predict, in a predictor–corrector scheme
+    :param weighs_stages: coefficients weigh the stages of the predictor
+    :param least_blocks: number of blocks from which on it reads earlier ones; with fewer it is Euler's method
     """
 
     name: str
@@ -155,6 +157,8 @@ class Recurrence:
     normalizes: bool = False
     normalizes_step: bool = False
     predictor: ButcherTableau | None = None
+    weighs_stages: bool = True
+    least_blocks: int = 1
 
 
 def _correction(
@@ -172,6 +176,7 @@ def _correction(
         remembers=len(beta) not in (1, 2),
         trained=not beta,
         predictor=tableau,
+        weighs_stages=bool(beta) or tableau.stages > 1,  # the output form takes the output of one stage as it is
     )
 
 
@@ -191,18 +196,30 @@ def register_recurrence(recurrence: Recurrence) -> None:
 
 
 for _recurrence in (
-    Recurrence("leapfrog", 2, Leapfrog, f"{_TABLE_7}; He et al. 2019"),
-    Recurrence("multistep", 1, Multistep, f"{_TABLE_7}; Lu et al. 2018", trained=True),
+    Recurrence("leapfrog", 2, Leapfrog, f"{_TABLE_7}; He et al. 2019", least_blocks=2),
+    Recurrence("multistep", 1, Multistep, f"{_TABLE_7}; Lu et al. 2018", trained=True, least_blocks=2),
     Recurrence("dlcl-increments", 1, DLCLIncrements, f"{_TABLE_7}; Wang et al. 2019", trained=True),
     Recurrence("polynet", 0, PolyNet, f"{_TABLE_7}; Zhang et al. 2017", stages=2, remembers=False),
     Recurrence(
         "multistep-released", 0, MultistepReleased, _RELEASED, trained=True, each_sublayer=True, normalizes=True
     ),
     Recurrence(
-        "nesterov", 0, partial(Momentum, looks_ahead=True), "Zimin et al. 2026", trained=True, normalizes_step=True
+        "nesterov",
+        0,
+        partial(Momentum, looks_ahead=True),
+        "Zimin et al. 2026",
+        trained=True,
+        normalizes_step=True,
+        least_blocks=2,
     ),
     Recurrence(
-        "heavy-ball", 0, partial(Momentum, looks_ahead=False), "Sander et al. 2021", trained=True, normalizes_step=True
+        "heavy-ball",
+        0,
+        partial(Momentum, looks_ahead=False),
+        "Sander et al. 2021",
+        trained=True,
+        normalizes_step=True,
+        least_blocks=2,
     ),
     Recurrence("polynet-released", 0, PolyNet, _RELEASED, stages=2, remembers=False, each_sublayer=True),
     _correction("pcformer2", 0, "heun", 1, "Li et al. 2024 and its released code"),

@@ -34,7 +34,7 @@ REPEATED = (
 )
 OTHER_PARTS = (
     *(*EULER, *NO_HISTORY, "--max-relative-positions", 0, "--encoder-learned-pos"),
-    *("--activation-fn", "gelu", "--layernorm-embedding", "--ode-function-scope", "san"),
+    *("--activation-fn", "gelu", "--layernorm-embedding"),
 )
 TEXT = "".join(f"{source}\n" for source, _ in PAIRS) + "\n \u200b\nThe 12 unknown Wörter\nA dog </s> sleeps\n"
 

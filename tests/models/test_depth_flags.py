@@ -14,12 +14,13 @@ from ode_transformer.nn import STACKS, DepthChoice, option
 from ode_transformer.support.errors import OptionError
 
 GATE = {"ode_coefficients": "gate"}
+PLAIN = {"encoder_layers": 2, "decoder_layers": 2, "ode_options_saved": False}
 RK2 = {"encoder_ode_scheme": "rk2", "decoder_ode_scheme": "rk2"}
 
 
 def values(name: str, **options: object) -> list[object]:
     """Return an option of the encoder's choice and of the decoder's."""
-    choices = depth_options.read_choices(argparse.Namespace(**options), STACKS)
+    choices = depth_options.read_choices(argparse.Namespace(**(PLAIN | options)), STACKS)
     return [choice.value(choice.options()[name]) for choice in choices.values()]
 
 
@@ -32,9 +33,10 @@ def values(name: str, **options: object) -> list[object]:
         ("coefficients", {"encoder_ode_scheme": "rk2", **GATE, "decoder_ode_scheme": "euler"}, ["gate", "tableau"]),
         ("coefficients", {"encoder_ode_scheme": "rk2", **GATE, "decoder_ode_scheme": "leapfrog"}, ["gate", "tableau"]),
         ("coefficients", {"encoder_ode_scheme": "rk2", **GATE, "decoder_ode_scheme": "rk4"}, ["gate", "gate"]),
-        # The lengths of steps of one stage, but not beside a stack of several.
-        ("coefficients", {"ode_coefficients": "scalar"}, ["scalar", "scalar"]),
+        # The length of a single stage is for the flag of its stack, whatever the other stack has.
         ("coefficients", {"encoder_ode_scheme": "rk2", "ode_coefficients": "scalar"}, ["scalar", "tableau"]),
+        ("coefficients", {"encoder_ode_coefficients": "scalar"}, ["scalar", "tableau"]),
+        ("coefficients", {"ode_coefficients": "scalar", "ode_options_saved": True}, ["scalar", "scalar"]),  # of before
         ("stage_parameters", {"decoder_ode_scheme": "rk4", "ode_stage_parameters": "separate"}, ["shared", "separate"]),
         ("first_cell", {"encoder_ode_scheme": "dlstm", "dlstm_first_cell": "learned"}, ["learned", "zero"]),
         ("function", {"encoder_ode_scheme": "leapfrog", "ode_function": "layer-output"}, ["increment", "layer-output"]),
@@ -56,13 +58,14 @@ def test_a_short_flag_is_for_the_stacks_that_use_it_and_a_stacks_own_flag_comes_
     [
         (
             {"encoder_ode_scheme": "leapfrog", "decoder_ode_scheme": "dlstm", "ode_coefficients": "gate"},
-            "--ode-coefficients gate: only with a scheme whose stages have weights; pass --ode-coefficients tableau",
+            "--ode-coefficients gate: only with a scheme whose stages have weights, .*; pass --ode-coeff",
         ),
         (
             {**RK2, "ode_share_coefficients": True},
             "--ode-share-coefficients: only with learned coefficients; pass --no",
         ),
         ({"decoder_ode_scheme": "multistep", "decoder_layer_history": "dlcl"}, "--decoder-layer-history none for a de"),
+        ({"ode_coefficients": "scalar"}, "--ode-coefficients scalar: only with .* the name of a stack in front"),
     ],
 )
 def test_a_flag_that_no_stack_can_use_is_refused(options: dict, message: str) -> None:

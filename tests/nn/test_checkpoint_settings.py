@@ -1,6 +1,7 @@
 """Settings that a checkpoint remembers: which other settings its parameters can serve."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from ode_transformer.nn import CheckpointSettings, DepthChoice, LSTMChoice
 
 RESIDUAL = DepthChoice()
+idle = partial(DepthChoice, accepts_idle=True)
 SEPARATE = DepthChoice("rk4", stage_parameters="separate")
 LEARNED = [DepthChoice(name) for name in ("multistep", "dlcl-increments", "multistep-released")]
 
@@ -26,8 +28,8 @@ POST_NORM = DepthChoice(function="layer-output", normalize_before=False)
     ("trained", "model"),
     [
         (DepthChoice("heun"), DepthChoice("rk2")),  # two names of one scheme
-        (RESIDUAL, DepthChoice(function="layer-output", scope="san/ffn")),  # the same computation in pre-norm
-        (DepthChoice("polynet-released"), DepthChoice("polynet-released", scope="san/ffn")),  # its only scope
+        (RESIDUAL, idle(function="layer-output", scope="san/ffn")),  # the same computation in pre-norm
+        (DepthChoice("polynet-released"), idle("polynet-released", scope="san/ffn")),  # its only scope
         (DepthChoice("dlstm", normalize_before=False), DepthChoice("dlstm")),
     ],
 )

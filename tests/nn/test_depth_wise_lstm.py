@@ -25,7 +25,7 @@ def perturbed(module: nn.Module) -> nn.Module:
 def make(choice: LSTMChoice, stack: str, **sizes) -> tuple[nn.Module, list[list[nn.Linear]]]:
     """A scheme, and linear maps in the place of the attentions of each layer."""
     torch.manual_seed(0)
-    depth = DepthChoice("dlstm", lstm=choice, normalize_before=False)
+    depth = DepthChoice("dlstm", lstm=choice, normalize_before=False, accepts_idle=True)
     scheme = build_scheme(depth, LAYERS, STACKS[stack], DIM, HiddenSizes(**sizes) if sizes else SIZES)
     attentions = [[perturbed(nn.Linear(DIM, DIM)) for _ in range(len(STACKS[stack]) - 1)] for _ in range(LAYERS)]
     return perturbed(scheme), attentions

@@ -218,6 +218,6 @@ def test_a_layer_predicted_and_corrected_with_averaged_weights(scheme: str) -> N
     ("layers", "middle", "stepped"), [(6, 2, [2, 3]), (5, 2, [1, 2]), (3, 3, [0, 1, 2]), (4, 0, [0, 1, 2, 3])]
 )
 def test_middle_layers(layers: int, middle: int, stepped: list[int]) -> None:
-    choice = DepthChoice("rk2", "gate", middle_layers=middle)
+    choice = DepthChoice("rk2", "gate", middle_layers=middle, accepts_idle=True)
     assert list(choice.stepped_layers(layers)) == stepped
     assert len(build_scheme(choice, layers, KINDS, DIM).coefficients) == len(stepped)

@@ -54,7 +54,9 @@ def test_the_tableau_is_reported_and_one_stage_has_nothing_to_report() -> None:
     assert rows[0].mean == pytest.approx((1 / 6, 2 / 6, 2 / 6, 1 / 6), abs=1e-6)
     assert "encoder layer 1:  0.167 ± 0.000  0.333 ± 0.000" in table(rows)
     assert "nothing to show" in table(collect(small_model()))
-    model = small_model(ode_coefficients="vector", encoder_layer_history="none")
+    model = small_model(
+        encoder_ode_coefficients="vector", decoder_ode_coefficients="vector", encoder_layer_history="none"
+    )
     learned = model.encoder.scheme.coefficients[0].weight.mean().item()
     assert collect(model)[0].mean == pytest.approx((learned,), abs=1e-6)
 
