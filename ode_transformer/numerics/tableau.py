@@ -11,19 +11,21 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ode_transformer.numerics.order_conditions import order_of_tableau
+
 
 @dataclass(frozen=True)
 class ButcherTableau:
     """One explicit Runge–Kutta scheme, checked when it is built.
 
     :param name: value of the scheme flags, a single word
-    :param order: global order of accuracy, which the tests measure; 0 for a rule that has the form of a step but does
-        not solve y' = f(y), and need not satisfy Σ b = 1
+    :param order: global order of accuracy; 0 for a rule that has the form of a step but does not solve y' = f(y), and
+        need not satisfy Σ b = 1
     :param a: stage weights; row i has i entries
     :param b: weights of the increments
     :param c: nodes; c_i = Σ_j a_ij
-    :raises ValueError: if the shapes do not fit, a row of ``a`` does not sum to its node, or Σ b ≠ 1 although the order
-        is positive
+    :raises ValueError: if the shapes do not fit, a row of ``a`` does not sum to its node, or the order is positive and
+        Σ b ≠ 1 or another one
     """
 
     name: str
@@ -42,6 +44,8 @@ class ButcherTableau:
                 raise ValueError(f"tableau {self.name}: row {i + 1} of a must have {i} entries that sum to {node}")
         if self.order > 0 and not math.isclose(sum(self.b), 1.0, abs_tol=1e-12):
             raise ValueError(f"tableau {self.name}: the weights b sum to {sum(self.b)}, not to 1")
+        if self.order > 0 and (order := order_of_tableau(self.a, self.b)) != self.order:
+            raise ValueError(f"tableau {self.name}: its order is {order}, not {self.order}")
 
     @property
     def stages(self) -> int:

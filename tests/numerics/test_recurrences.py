@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from schemes_for_tests import error_after, integrate, states
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ode_transformer.numerics import RECURRENCES, Scheme
+from ode_transformer.numerics import RECURRENCES, Scheme, recurrences, register_recurrence, tableau
 
 DIM = 5
 Field = Callable[[Tensor], Tensor]
@@ -137,3 +138,15 @@ def test_measured_order_is_the_stated_one(recurrence) -> None:
         assert math.log2(errors[0] / errors[1]) == pytest.approx(recurrence.order, abs=0.1)
     else:
         assert min(errors) > 0.01
+
+
+@pytest.mark.parametrize("order", [1, 3])
+def test_a_recurrence_with_a_wrong_order_is_refused(order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrences, "RECURRENCES", {})
+    monkeypatch.setattr(tableau, "_NAMES", set())
+    state = torch.get_rng_state()
+    with pytest.raises(ValueError, match=f"scheme leapfrog: its measured order is 2.0, not {order}"):
+        register_recurrence(replace(RECURRENCES["leapfrog"], order=order))
+    register_recurrence(RECURRENCES["leapfrog"])
+    assert list(recurrences.RECURRENCES) == ["leapfrog"]
+    torch.testing.assert_close(torch.get_rng_state(), state)

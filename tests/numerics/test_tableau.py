@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import pytest
 from schemes_for_tests import error_after
@@ -15,6 +16,7 @@ from ode_transformer.numerics import (
     tableau,
     tableau_names,
 )
+from ode_transformer.numerics.order_conditions import order_of_tableau, trees
 
 
 @pytest.mark.parametrize("scheme", TABLEAUS, ids=lambda t: t.name)
@@ -30,11 +32,27 @@ def test_measured_order_is_the_stated_one(scheme: ButcherTableau) -> None:
         ({"a": ((), (0.5,)), "c": (0.0, 1.0)}, "must have 1 entries that sum to 1.0"),
         ({"b": (0.5, 0.6)}, "weights b sum to 1.1"),
         ({"b": (1.0,)}, "one entry for each stage"),
+        ({"order": 3}, "tableau heun: its order is 2, not 3"),
+        ({"order": 1}, "tableau heun: its order is 2, not 1"),
+        ({"b": (0.25, 0.75)}, "tableau heun: its order is 1, not 2"),
     ],
 )
 def test_an_inconsistent_tableau_is_refused(change: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(get_tableau("heun"), **change)
+
+
+def test_numbers_of_rooted_trees() -> None:
+    """Hairer, Nørsett and Wanner (1993), Table II.2.1."""
+    assert [len(trees(nodes)) for nodes in range(1, 9)] == [1, 1, 2, 4, 9, 20, 48, 115]
+
+
+def test_order_of_a_scheme_with_six_stages() -> None:
+    """Kutta's scheme of order 5 as corrected by Nyström (1925)."""
+    rows = ["1/3", "4/25 6/25", "1/4 -3 15/4", "2/27 10/9 -50/81 8/81", "2/25 12/25 2/15 8/75 0"]
+    a = ((), *(tuple(float(Fraction(number)) for number in row.split()) for row in rows))
+    b = tuple(float(Fraction(number)) for number in ["23/192", "0", "125/192", "0", "-27/64", "125/192"])
+    assert order_of_tableau(a, b) == 5
 
 
 @pytest.fixture
