@@ -15,7 +15,8 @@ def convert(args: Namespace) -> None:
 
     converted = convert_checkpoint(released)
     save_checkpoint(converted, args.output)
-    encoder, decoder = read_choices(converted["args"], ("encoder", "decoder")).values()
+    options = vars(converted["args"]) | {"ode_options_saved": True}
+    encoder, decoder = read_choices(options, ("encoder", "decoder")).values()
     print_text(
         f"{args.output}: {encoder.scheme} with coefficients {encoder.coefficients}, function {encoder.function}, "
         f"layer history {encoder.history} and {decoder.history}, "

@@ -136,7 +136,7 @@ def read_model_options(
             raise OptionError(f"--{stack}-layers {layers}: a stack has at least one layer")
         if args.post_norm and getattr(args, f"{stack}_normalize_before"):
             raise OptionError(f"--post-norm and --{stack}-normalize-before contradict each other")
-    choices = read_choices(args, stacks)
+    choices = read_choices(vars(args), stacks)
     _check_training(args)
     _check_stacks(args, choices)
     cfg = TransformerConfig.from_namespace(args)
@@ -145,7 +145,7 @@ def read_model_options(
     return cfg
 
 
-def read_choices(args: argparse.Namespace, stacks: Sequence[str]) -> dict[str, DepthChoice]:
+def read_choices(options: Mapping[str, Any], stacks: Sequence[str]) -> dict[str, DepthChoice]:
     """Return the choice of each stack.
 
     :raises OptionError: a stack's own flag is of no use to it, a short flag to no stack, or options of a stack do not
@@ -154,10 +154,10 @@ def read_choices(args: argparse.Namespace, stacks: Sequence[str]) -> dict[str, D
     values: dict[str, dict[str, Any]] = {stack: {} for stack in stacks}
     drafts = {stack: DepthChoice.draft({}) for stack in stacks}
     # A Reformer's encoder may have no layers, which read nothing.
-    layered = [stack for stack in stacks if getattr(args, f"{stack}_layers", None) != 0]
-    trained = _is_trained(args)
+    layered = [stack for stack in stacks if options.get(f"{stack}_layers") != 0]
+    trained = _is_trained(options)
     for option in DepthChoice.options().values():
-        short = option.default if option.own_flag_only else _read(option, args, option.default)
+        short = option.default if option.own_flag_only else _read(option, options, option.default)
         set_by_short = [stack for stack in stacks if option.is_set_by_short_flag(drafts[stack])]
         if trained and not set_by_short:  # Before, a short flag that was for no stack set each that could read it.
             set_by_short = [stack for stack in stacks if option.read_by(drafts[stack])]
@@ -165,7 +165,7 @@ def read_choices(args: argparse.Namespace, stacks: Sequence[str]) -> dict[str, D
             off = f"--no-{option.flag}" if option.default is False else f"--{option.flag} {option.default}"
             raise OptionError(f"{_flag(option, short)}: only with {option.short_needs or option.needs}; pass {off}")
         for stack in stacks:
-            value = _read(option, args, short if stack in set_by_short else option.default, stack)
+            value = _read(option, options, short if stack in set_by_short else option.default, stack)
             if value == option.default:
                 continue
             if not option.read_by(drafts[stack]):
@@ -175,17 +175,17 @@ def read_choices(args: argparse.Namespace, stacks: Sequence[str]) -> dict[str, D
             drafts[stack] = DepthChoice.draft(values[stack])
     choices = {stack: _build_choice(stack, drafts[stack].scheme, values[stack]) for stack in stacks}
     if not trained:
-        _refuse_idle_options(args, choices)
+        _refuse_idle_options(options, choices)
     return choices
 
 
-def _is_trained(args: argparse.Namespace) -> bool:
+def _is_trained(options: Mapping[str, Any]) -> bool:
     """Tell whether parameters were trained before: those of a saved model, or those that a training begins from."""
-    if args.ode_options_saved or getattr(args, "finetune_from_model", None):
+    if options.get("ode_options_saved") or options.get("finetune_from_model"):
         return True
-    restored = getattr(args, "restore_file", None) or ""
+    restored = options.get("restore_file") or ""
     if restored == "checkpoint_last.pt":  # fairseq's default
-        restored = os.path.join(args.save_dir, restored)
+        restored = os.path.join(options["save_dir"], restored)
     return os.path.isfile(restored)
 
 
@@ -196,14 +196,14 @@ def _build_choice(stack: str, scheme: str, values: Mapping[str, Any]) -> DepthCh
         raise OptionError(f"--{stack}-ode-scheme {scheme}: {error}") from error
 
 
-def _refuse_idle_options(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) -> None:
+def _refuse_idle_options(options: Mapping[str, Any], choices: Mapping[str, DepthChoice]) -> None:
     """Refuse a stack's own flag that changes nothing, and a short one that changes nothing in any stack."""
-    idle = {stack: dict(idle_options(choice, _shape(args, stack, choices))) for stack, choice in choices.items()}
+    idle = {stack: dict(idle_options(choice, _shape(options, stack, choices))) for stack, choice in choices.items()}
     for option in DepthChoice.options().values():
         changed = [stack for stack, choice in choices.items() if choice.value(option) != option.default]
         reasons = {stack: idle[stack][option.name] for stack in changed if option.name in idle[stack]}
         for stack, reason in reasons.items():
-            own = getattr(args, option.dest(stack), None) is not None
+            own = options.get(option.dest(stack)) is not None
             if own or len(reasons) == len(changed):
                 flag = _flag(option, choices[stack].value(option), stack if own else "")
                 raise OptionError(f"{flag}: {reason}")
@@ -212,14 +212,14 @@ def _refuse_idle_options(args: argparse.Namespace, choices: Mapping[str, DepthCh
             raise OptionError(f"--{stack}-ode-scheme {choices[stack].scheme}: {reasons['']}")
 
 
-def _shape(args: argparse.Namespace, stack: str, stacks: Collection[str]) -> StackShape:
+def _shape(options: Mapping[str, Any], stack: str, stacks: Collection[str]) -> StackShape:
     """Return the sizes of a stack that decide over its options: a decoder with an encoder has two attentions."""
-    return StackShape(getattr(args, f"{stack}_layers"), len(stacks) if stack == "decoder" else 1)
+    return StackShape(options[f"{stack}_layers"], len(stacks) if stack == "decoder" else 1)
 
 
-def _read(option: Option, args: argparse.Namespace, default: Any, stack: str = "") -> Any:
+def _read(option: Option, options: Mapping[str, Any], default: Any, stack: str = "") -> Any:
     """Return the value of a flag; Python code may give a whole number for any number."""
-    value = getattr(args, option.dest(stack), None)
+    value = options.get(option.dest(stack))
     return default if value is None else type(option.default)(value)
 
 
@@ -259,7 +259,7 @@ def _check_stacks(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) 
             raise OptionError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
         if heads < 1 or width % heads > 0:
             raise OptionError(f"--{stack}-attention-heads {heads}: the heads have to divide the width {width}")
-        if (reason := refusal(choice, _shape(args, stack, choices))) is not None:
+        if (reason := refusal(choice, _shape(vars(args), stack, choices))) is not None:
             raise OptionError(f"--{stack}-ode-scheme {choice.scheme}: {reason}")
 
 

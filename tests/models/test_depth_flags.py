@@ -20,7 +20,7 @@ RK2 = {"encoder_ode_scheme": "rk2", "decoder_ode_scheme": "rk2"}
 
 def values(name: str, **options: object) -> list[object]:
     """Return an option of the encoder's choice and of the decoder's."""
-    choices = depth_options.read_choices(argparse.Namespace(**(PLAIN | options)), STACKS)
+    choices = depth_options.read_choices(PLAIN | options, STACKS)
     return [choice.value(choice.options()[name]) for choice in choices.values()]
 
 
