@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ode_transformer.lab.metrics.significance import SentenceStatistics
+import numpy as np
+from numpy.typing import NDArray
+
 from ode_transformer.support.errors import UserError
 
 Lines = Sequence[str]
+Sums = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,22 @@ class Score:
     def __str__(self) -> str:
         lines = "" if self.sentences is None else f"{self.sentences} lines; "
         return f"{self.metric} {self.value:.2f} ({self.detail}; {lines}{self.signature})"
+
+
+@dataclass(frozen=True)
+class SentenceStatistics:
+    """Numbers of each sentence, such as errors, whose sums give the score of any selection of sentences.
+
+    :param numbers: [sentences, numbers]
+    :param score: from the sums, [numbers], to the score
+    """
+
+    numbers: NDArray[np.float64]
+    score: Callable[[Sums], Score]
+
+    def total(self) -> Score:
+        """Return the score of all sentences."""
+        return self.score(self.numbers.sum(axis=0))
 
 
 @dataclass(frozen=True)

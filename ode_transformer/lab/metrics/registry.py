@@ -1,25 +1,23 @@
 """The metrics by name; a new metric is a new entry here."""
 
-from functools import partial
-
 from ode_transformer.lab.metrics import error_rates
 from ode_transformer.lab.metrics.error_types import errant_scores
 from ode_transformer.lab.metrics.max_match import m2_scores
 from ode_transformer.lab.metrics.metric import Metric
 from ode_transformer.lab.metrics.perplexity import perplexity
 from ode_transformer.lab.metrics.rouge import rouge
-from ode_transformer.lab.metrics.translation_scores import bleu, bleu_metric, chrf, chrf_metric, sentence_statistics
+from ode_transformer.lab.metrics.translation_scores import bleu, bleu_statistics, chrf, chrf_statistics
 
 METRICS: dict[str, Metric] = {
     "bleu": Metric(
         bleu,
         options=("more_references", "tokenize", "lowercase", "compound_split", "flavour", "detokenize"),
-        statistics=partial(sentence_statistics, bleu_metric),
+        statistics=bleu_statistics,
     ),
     "chrf": Metric(
         chrf,
         options=("more_references", "lowercase", "detokenize"),
-        statistics=partial(sentence_statistics, chrf_metric),
+        statistics=chrf_statistics,
     ),
     "per": Metric(error_rates.phoneme_error_rate, statistics=error_rates.phoneme_statistics),
     "wer": Metric(error_rates.word_error_rate, statistics=error_rates.word_statistics),

@@ -13,7 +13,7 @@ from importlib.metadata import version
 import regex
 
 from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
-from ode_transformer.lab.metrics.translation_scores import SCRIPTS
+from ode_transformer.lab.metrics.translation_scores import SCRIPTS, count_letters
 from ode_transformer.support.console import track
 
 # Functions that divide a document's line into lines of one sentence each
@@ -31,8 +31,7 @@ _WORD = regex.compile(rf"[{_UNSPACED}]|[[\p{{L}}\p{{M}}\p{{N}}]--[{_UNSPACED}]]+
 
 def is_latin(references: Lines) -> bool:
     """Tell whether most letters are a to z, with or without accents."""
-    text = "".join(references)
-    return 2 * len(regex.findall(r"\p{Latin}", text)) >= len(regex.findall(r"\p{L}", text))
+    return 2 * count_letters(references, r"\p{Latin}") >= count_letters(references, r"\p{L}")
 
 
 class UnicodeWords:

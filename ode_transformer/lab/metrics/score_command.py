@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.lab.metrics import significance
-from ode_transformer.lab.metrics.metric import Lines, Score, Settings
+from ode_transformer.lab.metrics.metric import Lines, Score, SentenceStatistics, Settings
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.metrics.rouge import SENTENCES
 from ode_transformer.lab.metrics.translation_scores import FLAVOURS, TOKENIZERS
@@ -136,7 +136,7 @@ def parse_recorded(command: Sequence[object]) -> argparse.Namespace:
     raise UserError(f"not a command of ode-transformer score: {' '.join(map(str, command))}")
 
 
-def read_statistics(score_command: Sequence[object]) -> significance.SentenceStatistics:
+def read_statistics(score_command: Sequence[object]) -> SentenceStatistics:
     """Return the statistics of the sentences that a command ``ode-transformer score`` of one metric scores."""
     args = parse_recorded(score_command)
     (metric,) = args.metric
@@ -170,8 +170,8 @@ def compare_outputs(args: argparse.Namespace, paths: Sequence[Path], systems: Se
     samples, seed = args.bootstrap_samples or significance.SAMPLES, args.seed or significance.SEED
     for name in args.metric:
         metric = METRICS[name]
-        scores = [metric(hypotheses, settings)[0] for hypotheses in outputs]
         statistics = [metric.sentence_statistics(hypotheses, settings) for hypotheses in outputs]
+        scores = [of_system.total() for of_system in statistics]
         starts = range(0, len(paths), runs)
         results = significance.paired_bootstrap([statistics[start : start + runs] for start in starts], samples, seed)
         values = {str(start): [score.value for score in scores[start : start + runs]] for start in starts}

@@ -16,7 +16,7 @@ together, p is adjusted for their number, and the 95% intervals hold for all of 
 Perplexities are compared by their logarithms, and their differences are in per cent.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import expm1, log
 from statistics import fmean, mean, stdev
@@ -24,24 +24,13 @@ from statistics import fmean, mean, stdev
 import numpy as np
 from numpy.typing import NDArray
 
+from ode_transformer.lab.metrics.metric import SentenceStatistics
+
 CONFIDENCE = 0.95
 SAMPLES = 10_000
 SEED = 12345
 # Differences that do not matter, by the first word of a score's title: perplexity as a factor.
 MARGINS = {"perplexity": 1.02, "bleu": 0.5, "sacrebleu": 0.5, "per": 0.5, "wer": 0.5}
-Sums = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class SentenceStatistics:
-    """Numbers of each sentence, such as errors, whose sums give the score of any selection of sentences.
-
-    :param numbers: [sentences, numbers]
-    :param score: from the sums, [numbers], to the score
-    """
-
-    numbers: NDArray[np.float64]
-    score: Callable[[Sums], float]
 
 
 @dataclass(frozen=True)
@@ -88,7 +77,7 @@ def drawn_scores(runs: Sequence[SentenceStatistics], samples: int = SAMPLES, see
     counts = np.ones(sentences, dtype=np.int64)
     scores = []
     for _ in range(1 + samples):
-        scores.append(fmean(run.score(counts @ run.numbers) for run in runs))
+        scores.append(fmean(run.score(counts @ run.numbers).value for run in runs))
         counts = np.bincount(generator.integers(sentences, size=sentences), minlength=sentences)
     return np.array(scores)
 

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 import regex
+from numpy.typing import NDArray
 
-from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
-from ode_transformer.lab.metrics.significance import SentenceStatistics
+from ode_transformer.lab.metrics.metric import Lines, Score, SentenceStatistics, Settings, Sums, paired_references
 from ode_transformer.support.moses import split_last_full_stop
 
 TOKENIZERS = (  # of sacrebleu; ja-mecab and ko-mecab need its extras, the last four download a model
     *("none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab"),
     *("spm", "flores101", "flores200", "spBLEU-1K"),
 )
+CHUNK_SIZE = 10_000  # lines that are counted at a time
 # Classes of letters; Chinese, Japanese, Thai and the like put no spaces between words.
 SCRIPTS = {
     "chinese": r"\p{Han}",
@@ -71,18 +72,23 @@ def detokenize(lines: Lines, language: str) -> list[str]:
     return [moses.detokenize(line.split()) for line in lines]
 
 
+def count_letters(lines: Lines, letters: str) -> int:
+    """Return the number of letters of a class of the regex package in a text."""
+    runs = regex.compile(f"[{letters}]+")
+    return sum(len(run) for line in lines for run in runs.findall(line))
+
+
 def default_tokenizer(references: Lines) -> str:
     """Return sacrebleu's tokenizer for the language of most letters: 13a unless words are not divided by spaces.
 
     sacrebleu's own choice for Chinese, Japanese and Korean; ``char`` where the program that it calls is not installed,
     and for other scripts without spaces.
     """
-    text = "".join(references)
-    letters = {name: len(regex.findall(f"[{script}]", text)) for name, script in SCRIPTS.items()}
+    letters = {name: count_letters(references, script) for name, script in SCRIPTS.items()}
     chinese = letters["chinese"] + letters["kana"]
     japanese = letters["kana"] > chinese / 10
     counts = {
-        "13a": len(regex.findall(r"\p{L}", text)) - sum(letters.values()),
+        "13a": count_letters(references, r"\p{L}") - sum(letters.values()),
         "ja-mecab" if japanese else "zh": chinese,
         "ko-mecab": letters["korean"],
         "char": letters["other"],
@@ -109,9 +115,8 @@ def chrf_metric(settings: Settings) -> Any:
     return CHRF(lowercase=settings.lowercase)
 
 
-def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Sequence[Lines]]:
+def _texts(hypotheses: Lines, references: Sequence[Lines], settings: Settings) -> tuple[Lines, Sequence[Lines]]:
     """Return hypotheses and all references in the form that is compared."""
-    references = [paired_references(hypotheses, settings), *settings.more_references]
     if settings.flavour:
         tokens_of = FLAVOURS[settings.flavour]
         return tokens_of(detokenize(hypotheses, "de")), list(map(tokens_of, references))
@@ -124,6 +129,7 @@ def _texts(hypotheses: Lines, settings: Settings) -> tuple[Lines, Sequence[Lines
 
 
 def _signature(metric: Any, settings: Settings) -> str:
+    metric.num_refs = 1 + len(settings.more_references)
     parts = [str(metric.get_signature())]
     if settings.detokenize or settings.flavour:
         from sacremoses import __version__
@@ -139,35 +145,58 @@ def _signature(metric: Any, settings: Settings) -> str:
     return "|".join(parts)
 
 
+def _count(metric: Any, hypotheses: Lines, settings: Settings) -> NDArray[np.float64]:
+    """Count the n-grams of each sentence that a metric of sacrebleu sums over the corpus, [sentences, numbers].
+
+    Chunk by chunk: n-grams of a sentence take a hundred times the memory of their numbers.
+    """
+    references = [paired_references(hypotheses, settings), *settings.more_references]
+    numbers = []
+    for start in range(0, len(hypotheses), CHUNK_SIZE):
+        chunk = slice(start, start + CHUNK_SIZE)
+        texts = _texts(hypotheses[chunk], [lines[chunk] for lines in references], settings)
+        numbers.append(np.array(metric._extract_corpus_statistics(*texts), dtype=float))
+        metric._force = True  # sacrebleu's warning that a text is tokenised comes once
+    return np.concatenate(numbers)
+
+
+def bleu_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Return what the BLEU of any selection of sentences follows from."""
+    metric = bleu_metric(settings)
+    numbers, signature = _count(metric, hypotheses, settings), _signature(metric, settings)
+
+    def score(sums: Sums) -> Score:
+        result = metric._compute_score_from_stats(sums.tolist())
+        precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
+        detail = f"{precisions}, brevity penalty {result.bp:.3f}"
+        return Score("BLEU", float(result.score), signature, detail, len(hypotheses))
+
+    return SentenceStatistics(numbers, score)
+
+
+def chrf_statistics(hypotheses: Lines, settings: Settings) -> SentenceStatistics:
+    """Return what the chrF2 of any selection of sentences follows from."""
+    metric = chrf_metric(settings)
+    numbers, signature = _count(metric, hypotheses, settings), _signature(metric, settings)
+
+    def score(sums: Sums) -> Score:
+        result = metric._compute_score_from_stats(sums.tolist())
+        return Score("chrF2", float(result.score), signature, "character F-score", len(hypotheses))
+
+    return SentenceStatistics(numbers, score)
+
+
 def bleu(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute corpus BLEU (Papineni et al. 2002; Post 2018): n-grams up to 4, brevity penalty."""
-    metric = bleu_metric(settings)
-    hypotheses, references = _texts(hypotheses, settings)
-    result = metric.corpus_score(hypotheses, references)
-    precisions = "/".join(f"{precision:.1f}" for precision in result.precisions)
-    detail = f"{precisions}, brevity penalty {result.bp:.3f}"
-    return [Score("BLEU", result.score, _signature(metric, settings), detail, len(hypotheses))]
+    return [bleu_statistics(hypotheses, settings).total()]
 
 
 def chrf(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute corpus chrF2 (Popović 2015): F-score with β = 2 of character n-grams up to 6."""
-    metric = chrf_metric(settings)
-    hypotheses, references = _texts(hypotheses, settings)
-    result = metric.corpus_score(hypotheses, references)
-    return [Score("chrF2", result.score, _signature(metric, settings), "character F-score", len(hypotheses))]
+    return [chrf_statistics(hypotheses, settings).total()]
 
 
 def length_ratio(hypotheses: Lines, settings: Settings) -> float | None:
     """Compute hypothesis tokens / reference tokens of the corpus by BLEU's tokenizer; None without reference tokens."""
-    hypotheses, references = _texts(hypotheses, settings)
-    result = bleu_metric(settings).corpus_score(hypotheses, references)
-    return result.sys_len / result.ref_len if result.ref_len else None
-
-
-def sentence_statistics(
-    metric_of: Callable[[Settings], Any], hypotheses: Lines, settings: Settings
-) -> SentenceStatistics:
-    """Count the n-grams of each sentence that a metric of sacrebleu sums over the corpus."""
-    metric = metric_of(settings)
-    numbers = np.array(metric._extract_corpus_statistics(*_texts(hypotheses, settings)), dtype=float)
-    return SentenceStatistics(numbers, lambda sums: float(metric._compute_score_from_stats(sums.tolist()).score))
+    tokens, reference_tokens = bleu_statistics(hypotheses, settings).numbers.sum(axis=0)[:2].tolist()
+    return tokens / reference_tokens if reference_tokens else None

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import scipy.stats
 from numpy.typing import NDArray
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 from ode_transformer.cli.command import main
-from ode_transformer.lab.metrics.metric import Score, Settings
+from ode_transformer.lab.metrics import translation_scores
+from ode_transformer.lab.metrics.metric import Score, SentenceStatistics, Settings
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.metrics.significance import (
     BootstrapResult,
-    SentenceStatistics,
     compare_systems,
     paired_bootstrap,
 )
@@ -52,7 +54,7 @@ def bootstrap(metric: str, *systems: list[str], samples: int = 300, seed: int = 
 def test_the_sums_of_all_sentences_give_the_score(metric: str) -> None:
     statistics = METRICS[metric].sentence_statistics(BAD, SETTINGS)
     (score,) = METRICS[metric](BAD, SETTINGS)
-    assert statistics.score(statistics.numbers.sum(axis=0)) == pytest.approx(score.value)
+    assert statistics.total() == score
 
 
 def test_mean_intervals_and_p_are_those_of_the_definition() -> None:
@@ -79,7 +81,7 @@ def test_mean_intervals_and_p_are_those_of_the_definition() -> None:
 def statistics(wrong: NDArray[np.float64]) -> SentenceStatistics:
     """Those of a word error rate, from a 1 for each wrong word."""
     counts = np.stack([wrong, np.ones_like(wrong)], axis=-1)
-    return SentenceStatistics(counts, lambda sums: float(100 * sums[0] / sums[1]))
+    return SentenceStatistics(counts, lambda sums: Score("WER", float(100 * sums[0] / sums[1]), "", "", None))
 
 
 def test_the_test_over_sentences_contains_no_chance_of_seeds() -> None:
@@ -139,3 +141,25 @@ def test_runs_of_a_system_are_compared_over_sentences_and_over_seeds(tmp_path: P
     assert [run["value"] for run in of_good["runs"]] == scores
     assert of_bad["bootstrap"]["difference"]["value"] == pytest.approx(expected[1].difference.value)
     assert of_bad["seeds"]["p_value"] == pytest.approx(seeds.p_value)
+
+
+@pytest.mark.parametrize(("metric", "theirs"), [("bleu", BLEU), ("chrf", CHRF)])
+def test_sentences_are_counted_in_chunks_and_once(metric, theirs, tmp_path: Path, monkeypatch, capsys) -> None:
+    """The n-grams of a chunk alone are in memory, and the sums are those of sacrebleu's own loop over the corpus."""
+    expected = [theirs().corpus_score(lines, [REFERENCES]).score for lines in (GOOD, BAD)]
+    monkeypatch.setattr(translation_scores, "CHUNK_SIZE", 50)
+    counted: list[int] = []
+    count = theirs._extract_corpus_statistics
+
+    def record(self: BLEU | CHRF, hypotheses: list[str], references: list[list[str]]) -> list:
+        counted.append(len(hypotheses))
+        return count(self, hypotheses, references)
+
+    monkeypatch.setattr(theirs, "_extract_corpus_statistics", record)
+    files = [tmp_path / name for name in ("references", "good", "bad")]
+    for path, lines in zip(files, (REFERENCES, GOOD, BAD), strict=True):
+        path.write_text("".join(line + "\n" for line in lines))
+    words = ["--hypotheses", *files[1:], "--references", files[0], "--bootstrap-samples", 10, "--json"]
+    assert main(["score", "--metric", metric, *map(str, words)]) == 0
+    assert [json.loads(line)["value"] for line in capsys.readouterr().out.splitlines()] == expected
+    assert counted == [50, 50, 20] * 2

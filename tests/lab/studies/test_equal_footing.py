@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ode_transformer.lab.metrics.significance import SentenceStatistics
+from ode_transformer.lab.metrics.metric import Score, SentenceStatistics
 from ode_transformer.lab.studies import paired_comparison
 from ode_transformer.lab.studies.equal_footing import draw_validations, mean_curve, table_rows
 from ode_transformer.lab.studies.paired_comparison import paired_csv, paired_table, paired_tests, read_statistics
@@ -71,7 +71,9 @@ def test_a_system_is_tested_against_its_controls(tmp_path: Path, monkeypatch: py
 
     def read(command: list[str]) -> SentenceStatistics:
         errors = [[int(n < wrong[command[0]])] for n in range(4)]
-        return SentenceStatistics(np.array(errors, dtype=float), lambda sums: float(sums[0]))
+        return SentenceStatistics(
+            np.array(errors, dtype=float), lambda sums: Score("errors", float(sums[0]), "", "", 4)
+        )
 
     monkeypatch.setattr(paired_comparison, "read_statistics", read)
     monkeypatch.setattr(paired_comparison, "SAMPLES", 100)
