@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
@@ -198,14 +199,16 @@ class MeasuredSystem:
         with torch.device(setting.device):  # where the first weights are drawn faster
             model = build_from_options(args, setting.vocabulary)
         dictionary = model.decoder.dictionary
-        self.task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
         self.model = model.to(device=setting.device, dtype=DTYPES[setting.precision])
         self.setting = setting
         self.batch = make_batch(setting, dictionary)
+        # A recorder chooses the lengths to which it pads by those of the training data.
+        sizes = np.array([self.batch["net_input"]["src_tokens"].size(1), self.batch["target"].size(1)])
+        datasets = {"train": SimpleNamespace(sizes=sizes)}
+        self.task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, datasets=datasets)
         criterion = FusedCriterion if fused else LabelSmoothedCrossEntropyCriterion
         self.criterion = criterion(self.task, sentence_avg=False, label_smoothing=0.1)
         self.recorded = self.criterion.cuda_graphs = recorded
-        self.length_edges: list[int] = []  # the task of a measurement tells the recorder no lengths
 
     @property
     def parameters(self) -> int:
