@@ -117,10 +117,12 @@ def _lengths(padding: Tensor) -> list[int]:
 
 
 def _real_range(padding: Tensor) -> slice:
-    """Return the range of positions of [B, T] without those at both ends that are padding in every row."""
+    """Return the range of positions of [B, T] without those at both ends that are padding in every row, at least 1."""
     if is_recording():
         return slice(0, padding.size(1))
     positions = padding.all(dim=0).logical_not().nonzero()
+    if not len(positions):  # rows that a batch has been padded by
+        return slice(0, 1)
     return slice(int(positions[0]), int(positions[-1]) + 1)
 
 
