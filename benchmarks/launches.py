@@ -25,6 +25,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -39,9 +40,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ode_transformer.decoding.recorded_search import RecordedSearch, RecordedSearches, SearchRules
-from ode_transformer.graphs.recording import recording
-from ode_transformer.graphs.shapes import length_edges
-from ode_transformer.graphs.training import padded_shapes
+from ode_transformer.graphs.recording import RECORDERS, Compute, recording
 from ode_transformer.nn import FixedCache
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.files import write_text
@@ -65,6 +64,7 @@ _FILLS |= {"zeros_like", "arange"}
 _LAUNCHES = {"embedding_dense_backward": 8, "native_layer_norm_backward": 2}
 # Reductions over rows add up across blocks, for which a counter is set to zero.
 _MEMSET_BEFORE = {"sum", "linalg_vector_norm"}
+_CHUNK, _MOST_TENSORS, _MOST_CHUNKS = 65_536, 64, 320  # of a launch for many tensors
 _PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1}  # operator -> number of its first factor
 
 # Part of a step by class of the innermost module; the output of a product of matrices is a part of its own.
@@ -140,7 +140,6 @@ class Meter:
             ):
                 stack.callback(handle.remove)
             stack.enter_context(patch.object(FixedCache, "write", self.within(CACHES, FixedCache.write)))
-            stack.enter_context(patch("torch.is_autocast_enabled", lambda *_: False))  # which knows no meta tensors
             stack.enter_context(_Operators(self))
             stack.enter_context(_FusedFunctions(self))
             yield
@@ -202,7 +201,11 @@ class _Operators(TorchDispatchMode):
         if all(x.device.type != "meta" for x in (*inputs, *outputs)):
             return result
         cost = Cost(_LAUNCHES.get(name, 1))
-        if name in _PRODUCTS:
+        if name.startswith("_foreach_"):
+            chunks = sum(-(-x.numel() // _CHUNK) for x in args[0])
+            cost.launches = max(-(-len(args[0]) // _MOST_TENSORS), -(-chunks // _MOST_CHUNKS))
+            cost.bytes = bytes_of(*inputs, *args[0])
+        elif name in _PRODUCTS:
             first, second = args[_PRODUCTS[name]], args[_PRODUCTS[name] + 1]
             cost.product_bytes = bytes_of(*inputs, *outputs)
             cost.operations = 2 * first.numel() * second.size(-1)
@@ -281,7 +284,7 @@ def build(name: str, sentences: int, size: str) -> MeasuredSystem:
     options: dict[str, Any] = {**SIZES[size], **lengths, "sentences": sentences, "beam": 4, "seed": 1}
     system = SYSTEMS[name]
     setting = Setting(**options, device="meta", precision="fp16")
-    return MeasuredSystem(system.arch, system.options, setting, system.fused)
+    return MeasuredSystem(system.arch, system.options, setting, system.fused, recorded=system.recorded)
 
 
 def measure(name: str, sentences: int, size: str = "base") -> Meter:
@@ -289,22 +292,43 @@ def measure(name: str, sentences: int, size: str = "base") -> Meter:
     return (_search_step if SYSTEMS[name].graphs else _training_step)(name, sentences, size)
 
 
+class MeteredRecorder:
+    """Meters each step that a training records."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def warm_up(self, compute: Callable[[], None]) -> None:
+        compute()
+
+    def record(self, compute: Compute, keep_gradients: Callable[[], None]) -> Any:
+        with recording(), self.meter.running():
+            loss, results = compute()
+            loss.backward()
+            self.meter.within(GRADIENTS, keep_gradients)()
+        return SimpleNamespace(loss=loss.detach(), results=results, size=0, forward=lambda: None)
+
+    def free_bytes(self) -> int:
+        return 0
+
+
 def _training_step(name: str, sentences: int, size: str) -> Meter:
-    """Return the meter of a forward and a backward pass of the batch's recorded shape."""
-    system, meter = build(name, sentences, size), Meter()
-    batch = system.batch
-    inputs = {**batch["net_input"], "target": batch["target"]}
-    if SYSTEMS[name].recorded:
-        shapes = padded_shapes(inputs, length_edges(system.task.datasets["train"].sizes))
-        inputs = {key: x.new_empty(shapes[key]) for key, x in inputs.items()}
-    target = inputs.pop("target")
-    system.batch = batch | {"net_input": inputs, "target": target}
+    """Return the meter of a forward and a backward pass; a recorded one has the padding and gradients of recordings."""
+    system, meter = build(name, sentences, size), Meter("loss")
     system.model.train()
-    for parameter in system.model.parameters():
-        parameter.grad = torch.empty_like(parameter)
-    with recording(), meter.running():
-        loss = system.loss() / batch["ntokens"]
-        loss.backward()
+    # PyTorch knows no autocast of meta tensors.
+    with (
+        patch("torch.is_autocast_enabled", lambda *_: False),
+        patch.dict(RECORDERS, meta=lambda: MeteredRecorder(meter)),
+    ):
+        if SYSTEMS[name].recorded:
+            for _ in range(2):  # a shape is recorded when it comes the second time
+                system.loss()
+        else:
+            for parameter in system.model.parameters():
+                parameter.grad = torch.empty_like(parameter)
+            with meter.running():
+                system.loss().backward()
     return meter
 
 

@@ -92,10 +92,11 @@ def compute_nothing(criterion: FusedCriterion, model: Any, inputs: dict[str, Ten
 class SilentRecorder:
     """Records steps whose replays compute nothing."""
 
-    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> Any:
+    def warm_up(self, compute: Callable[[], None]) -> None:
+        compute()
+
+    def record(self, compute: Compute, keep_gradients: Callable[[], None]) -> Any:
         loss, results = compute()
-        loss.backward()
-        attach_gradients()
         loss = loss.detach()
         return SimpleNamespace(loss=loss, results=results, size=1, forward=lambda: None, backward=lambda gradient: None)
 

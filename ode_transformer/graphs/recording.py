@@ -11,6 +11,8 @@ from torch import Tensor
 # Computes the loss and the other results of a step from static inputs.
 Compute = Callable[[], tuple[Tensor, dict[str, Tensor]]]
 
+_LEAST_FREE = 0.1  # of all memory
+
 _RECORDING: ContextVar[bool] = ContextVar("recording", default=False)
 
 
@@ -30,27 +32,34 @@ class CUDARecorder:
         # Other threads, such as the loader's or a server's, may use CUDA meanwhile.
         self.settings: Any = {"pool": self.pool, "stream": self.stream, "capture_error_mode": "thread_local"}
 
-    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> "CUDARecording":
-        """Record a step, and leave the random numbers as they were.
+    def warm_up(self, compute: Callable[[], None]) -> None:
+        """Compute something, so that PyTorch sets up its libraries, which a recording cannot do.
 
-        :param attach_gradients: called after a first computation, which finds the parameters that have a gradient
+        Random numbers stay as they were.
+        """
+        state = torch.cuda.get_rng_state()
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            compute()
+        torch.cuda.current_stream().wait_stream(self.stream)
+        torch.cuda.set_rng_state(state)
+
+    def record(self, compute: Compute, keep_gradients: Callable[[], None]) -> "CUDARecording":
+        """Record a step whose shape has been computed before, and leave the random numbers as they were.
+
+        :param keep_gradients: moves the gradients elsewhere, at the end of the recorded backward pass
         :raises RuntimeError: memory ended, or the step does what cannot be recorded
         """
-        torch.cuda.empty_cache()
-        free, state = self.free_bytes(), torch.cuda.get_rng_state()
+        free, total = torch.cuda.mem_get_info()
+        if free < _LEAST_FREE * total:
+            torch.cuda.empty_cache()  # a recording cannot take the memory that PyTorch keeps for later tensors
+        reserved, state = torch.cuda.memory_reserved(), torch.cuda.get_rng_state()
         try:
-            # PyTorch sets up libraries and kernels in a first pass, which a recording cannot do.
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
-                compute()[0].backward()
-            torch.cuda.current_stream().wait_stream(self.stream)
-            attach_gradients()
             with self._repair():
-                recording = CUDARecording(compute, **self.settings)
+                recording = CUDARecording(compute, keep_gradients, **self.settings)
         finally:
             torch.cuda.set_rng_state(state)
-        torch.cuda.empty_cache()
-        recording.size = max(0, free - self.free_bytes())
+        recording.size = max(0, torch.cuda.memory_reserved() - reserved)
         return recording
 
     def record_inference(self, compute: Callable[[], None]) -> Callable[[], None]:
@@ -82,8 +91,8 @@ class CUDARecorder:
             raise
 
     def free_bytes(self) -> int:
-        """Return the free memory."""
-        return torch.cuda.mem_get_info()[0]
+        """Return the memory that is free, or that PyTorch keeps for later tensors."""
+        return torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
 
 
 class CUDARecording:
@@ -94,7 +103,7 @@ class CUDARecording:
 
     size = 0  # memory that the recording takes, in bytes
 
-    def __init__(self, compute: Compute, **settings: Any) -> None:
+    def __init__(self, compute: Compute, keep_gradients: Callable[[], None], **settings: Any) -> None:
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with recording():
             with torch.cuda.graph(self._forward, **settings):
@@ -102,6 +111,7 @@ class CUDARecording:
             self.gradient = torch.ones_like(loss)
             with torch.cuda.graph(self._backward, **settings):
                 loss.backward(self.gradient)
+                keep_gradients()
         self.loss = loss.detach()
 
     def forward(self) -> None:
@@ -109,7 +119,7 @@ class CUDARecording:
         self._forward.replay()
 
     def backward(self, gradient: Tensor) -> None:
-        """Add to the gradients that the parameters had when the step was recorded."""
+        """Compute the gradients, and keep them as when the step was recorded."""
         self.gradient.copy_(gradient)
         self._backward.replay()
 

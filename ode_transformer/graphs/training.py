@@ -59,6 +59,7 @@ class RecordedTraining:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.gradients = static_gradients(self.parameters)
         self.anchor = torch.zeros((), device=self.gradients.whole.device, requires_grad=True)
+        self.trained: list[int] = []  # numbers of the parameters that have a gradient
         self.hooks = list(_hooks(model))
         self.uses: Counter[Any] = Counter()  # of each shape
         self.steps: dict[Any, _RecordedStep] = {}
@@ -112,6 +113,11 @@ class RecordedTraining:
         for parameter in self.parameters:
             parameter.grad = None
         try:
+            if not self.trained:
+                self.recorder.warm_up(lambda: step(inputs)[0].backward())
+                self.trained = [n for n, parameter in enumerate(self.parameters) if parameter.grad is not None]
+                for parameter in self.parameters:
+                    parameter.grad = None
             self.steps[shape] = _RecordedStep(self, self.recorder, step, inputs)
         except RuntimeError as error:
             self.steps.clear()
@@ -120,6 +126,17 @@ class RecordedTraining:
         finally:
             for parameter, gradient in zip(self.parameters, gradients_before, strict=True):
                 parameter.grad = gradient
+
+    def trained_parameters(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the parameters that have a gradient, and their static gradients."""
+        return [self.parameters[n] for n in self.trained], [self.gradients.parts[n] for n in self.trained]
+
+    def keep_gradients(self) -> None:
+        """Add the gradients that a backward pass has made anew to the static ones, all at once."""
+        parameters, static = self.trained_parameters()
+        torch._foreach_add_(static, [parameter.grad for parameter in parameters])
+        for parameter in parameters:
+            parameter.grad = None
 
     def _make_room(self, uses: int) -> bool:
         """Drop the steps that are used least while all take too much memory; return False at one used more often."""
@@ -144,35 +161,31 @@ class _RecordedStep:
 
     def __init__(self, training: RecordedTraining, recorder: CUDARecorder, step: Step, inputs: Inputs) -> None:
         self.training, self.inputs = training, inputs
-        self.trained: list[int] = []  # numbers of the parameters that have a gradient
-        self.recording = recorder.record(lambda: step(inputs), self._attach_gradients)
-
-    def _attach_gradients(self) -> None:
-        parameters, parts = self.training.parameters, self.training.gradients.parts
-        self.trained = [number for number, parameter in enumerate(parameters) if parameter.grad is not None]
-        for number in self.trained:
-            parameters[number].grad = parts[number]
+        self.forward_passes = 0
+        self.recording = recorder.record(lambda: step(inputs), training.keep_gradients)
 
     def replay(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Replay the forward pass; return copies, because an update may hold several batches of this shape."""
+        self.forward_passes += 1
         self.recording.forward()
         loss: Tensor = _ReplayedLoss.apply(self.training.anchor, self)
         return loss, {name: x.clone() for name, x in self.recording.results.items()}
 
     def replay_backward(self, gradient: Tensor) -> None:
         """Replay the backward pass; optimizers may have replaced the static gradients, or removed them."""
-        parameters, gradients = self.training.parameters, self.training.gradients
-        empty = all(parameter.grad is None for parameter in parameters)
+        parameters, static = self.training.trained_parameters()
+        empty = all(parameter.grad is None for parameter in self.training.parameters)
         if empty:
-            gradients.whole.zero_()
-        for number in self.trained:
-            parameter, flat_gradient = parameters[number], gradients.parts[number]
+            self.training.gradients.whole.zero_()
+        for parameter, flat_gradient in zip(parameters, static, strict=True):
             if parameter.grad is None and not empty:
                 flat_gradient.zero_()
             elif parameter.grad is not None and parameter.grad is not flat_gradient:
                 flat_gradient.copy_(parameter.grad)
-            parameter.grad = flat_gradient
+            parameter.grad = None
         self.recording.backward(gradient)
+        for parameter, flat_gradient in zip(parameters, static, strict=True):
+            parameter.grad = flat_gradient
 
 
 class _ReplayedLoss(torch.autograd.Function):
@@ -180,12 +193,17 @@ class _ReplayedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, step: _RecordedStep) -> Tensor:
-        ctx.step = step
+        ctx.step, ctx.number = step, step.forward_passes
         return step.recording.loss.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None]:
+        if ctx.number != ctx.step.forward_passes:
+            raise RuntimeError(
+                "--cuda-graphs: a later batch of the same shape has replaced what this backward pass reads; "
+                "call backward before the next forward pass"
+            )
         ctx.step.replay_backward(gradient)
         return None, None
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from graph_stand_in import RecomputingRecorder
-from models_for_tests import SMALL, build_model, small_model
+from models_for_tests import SMALL, batch, build_model, small_model, teacher_forced
 from recorded_steps import DROPOUT, SYSTEMS, build_criterion, gradients_of, sample_for
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -137,6 +137,32 @@ def test_gradients_go_where_an_optimizer_wants_them() -> None:
     torch.testing.assert_close(first.grad, once)
     assert first.grad is static
     assert unused.grad is None
+
+
+def test_a_backward_pass_replays_its_own_forward_pass_alone() -> None:
+    model = small_model().train()
+    criterion, sample = build_criterion("", cuda_graphs=True), sample_for("", 0)
+    assert replays(criterion, model, sample) == 2
+    first, second = (criterion(model, sample_for("", seed))[0] for seed in (0, 2))
+    with pytest.raises(RuntimeError, match="before the next forward pass"):
+        first.backward()
+    second.backward()
+
+
+def test_a_divided_batch_may_be_padded_by_rows() -> None:
+    """26 rows for 25 pairs; the parts of the first pass are made by the values, and rows of padding are a part."""
+    model = small_model(arch="reformer_fast", max_joint_cells=240).train()
+    criterion, source, target = build_criterion("", cuda_graphs=True), batch([14] * 25), batch([14] * 25, 1)
+    net_input = {
+        "src_tokens": source,
+        "src_lengths": torch.full((25,), 14),
+        "prev_output_tokens": teacher_forced(target),
+    }
+    sample = {"net_input": net_input, "target": target, "ntokens": 25 * 14, "nsentences": 25}
+    losses = [criterion(model, sample)[0].detach() for _ in range(3)]
+    expected = build_criterion("")(model, sample)[0]
+    for loss in losses:
+        torch.testing.assert_close(loss, expected.detach())
 
 
 def test_the_least_used_recordings_go_when_memory_ends() -> None:

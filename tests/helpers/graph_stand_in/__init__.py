@@ -20,8 +20,8 @@ class RecomputedStep:
 
     size = 1  # byte
 
-    def __init__(self, compute: Compute) -> None:
-        self.compute = compute
+    def __init__(self, compute: Compute, keep_gradients: Callable[[], None]) -> None:
+        self.compute, self.keep_gradients = compute, keep_gradients
         self.loss, self.results = self.compute_again()
         self.loss = self.loss.detach().clone()
 
@@ -37,14 +37,18 @@ class RecomputedStep:
 
     def backward(self, gradient: Tensor) -> None:
         self.computed.backward(gradient)
+        self.keep_gradients()
 
 
 class RecomputingRecorder:
-    def record(self, compute: Compute, attach_gradients: Callable[[], None]) -> RecomputedStep:
+    def warm_up(self, compute: Callable[[], None]) -> None:
         state = torch.get_rng_state()
-        compute()[0].backward()
-        attach_gradients()
-        step = RecomputedStep(compute)
+        compute()
+        torch.set_rng_state(state)
+
+    def record(self, compute: Compute, keep_gradients: Callable[[], None]) -> RecomputedStep:
+        state = torch.get_rng_state()
+        step = RecomputedStep(compute, keep_gradients)
         torch.set_rng_state(state)
         return step
 
