@@ -18,18 +18,26 @@ Weight = float | Tensor
 
 
 def add_weighted(y: Tensor, weights: Sequence[Weight], increments: Sequence[Tensor], step_size: float = 1.0) -> Tensor:
-    """Return y + h Σ_i w_i F_i, summed in float32 if ``y`` has half precision.
+    """Return y + h Σ_i w_i F_i, summed in float32 if ``y`` has half precision; y itself where nothing is added.
 
     :param y: any shape that broadcasts to that of the increments
     :param weights: numbers, or tensors that broadcast against the increments; a number 0 costs nothing
     :param increments: as many tensors as weights
     :param step_size: h
     """
+    pairs = zip(weights, increments, strict=True)
+    terms = [(weight, increment) for weight, increment in pairs if isinstance(weight, Tensor) or weight != 0]
+    if not terms:
+        return y
+    if len(terms) == 1 and y.device.type != "cpu" and y.dtype == terms[0][1].dtype:
+        weight, increment = terms[0]
+        if not isinstance(weight, Tensor):  # a GPU computes this sum in float32; a CPU would round the weight before
+            return torch.add(y, increment, alpha=weight * step_size)
     total = y.to(torch.promote_types(y.dtype, torch.float32))
-    for weight, increment in zip(weights, increments, strict=True):
+    for weight, increment in terms:
         if isinstance(weight, Tensor):
             total = torch.addcmul(total, weight, increment, value=step_size)
-        elif weight != 0:
+        else:
             total = torch.add(total, increment, alpha=weight * step_size)
     return total.to(y.dtype)
 
