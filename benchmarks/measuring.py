@@ -203,8 +203,8 @@ class MeasuredSystem:
         self.setting = setting
         self.batch = make_batch(setting, dictionary)
         # A recorder chooses the lengths to which it pads by those of the training data.
-        sizes = np.array([self.batch["net_input"]["src_tokens"].size(1), self.batch["target"].size(1)])
-        datasets = {"train": SimpleNamespace(sizes=sizes)}
+        lengths = np.array([self.batch["net_input"]["src_tokens"].size(1), self.batch["target"].size(1)])
+        datasets = {"train": SimpleNamespace(sizes=lengths)}
         self.task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary, datasets=datasets)
         criterion = FusedCriterion if fused else LabelSmoothedCrossEntropyCriterion
         self.criterion = criterion(self.task, sentence_avg=False, label_smoothing=0.1)

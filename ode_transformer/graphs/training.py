@@ -134,7 +134,8 @@ class RecordedTraining:
     def keep_gradients(self) -> None:
         """Add the gradients that a backward pass has made anew to the static ones, all at once."""
         parameters, static = self.trained_parameters()
-        torch._foreach_add_(static, [parameter.grad for parameter in parameters])
+        gradients: list[Any] = [parameter.grad for parameter in parameters]
+        torch._foreach_add_(static, gradients)
         for parameter in parameters:
             parameter.grad = None
 

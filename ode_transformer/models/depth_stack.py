@@ -158,7 +158,7 @@ class DepthStack(nn.Module):
         :returns: y_L, and what the layers and the end read: y_0, y_1, … [B, T, C] each
         """
         scheme, history = self.depth_scheme, self.history
-        earlier: Sequence[Tensor] = ()
+        earlier = None  # states of the history
         state = scheme.start(y)
         if history is not None:
             y, earlier = history(y)
