@@ -20,7 +20,7 @@ from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import CONFIGS
 
 RECIPE, SIZE = "wmt14_en_de", "wmt_en_de"
-RESULTS = CONFIGS.parent / "docs" / "results" / "studies"
+RESULTS = Path(__file__).parents[1] / "results" / "studies"
 OUR_RESULTS = ("schemes-g2p.csv", "later_schemes-g2p.csv")  # what a later file has counts
 SCHEME_FLAGS = {"encoder-ode-scheme", "encoder-layer-history", "ode-coefficients"}
 TITLES = (

@@ -25,7 +25,7 @@ from fairseq.utils import split_paths
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from ode_transformer.checkpoints.reading import POSITIONS, check_sizes, option_group, saved_options
+from ode_transformer.checkpoints.reading import POSITIONS, check_sizes, option_group, saved_languages, saved_options
 from ode_transformer.support.errors import UserError
 
 FAIRSEQ_MODELS = ("transformer", "transformer_lm")  # fairseq's own that are built, with all their architectures
@@ -172,6 +172,7 @@ def admitted_state(
     :raises UserError: the architecture, the task, the folder or an option is refused
     """
     model, task, criterion = (saved_options(state, group) for group in ("model", "task", "criterion"))
+    task = {**task, **{name: language for name, language in saved_languages(state).items() if language}}
     task_name = admitted_task(task, TASK_REGISTRY if any_of_fairseq else TASKS)
     args = {"data": "", "task": task_name} | admitted_options(TASK_REGISTRY[task_name], task)
     words = {name: deepcopy(value) for name, value in task.items() if any_of_fairseq and _is_words(value)}
@@ -192,8 +193,7 @@ def admitted_state(
     if isinstance(groups.task, argparse.Namespace):  # older tasks read more options than they declare
         vars(groups.task).update(words | vars(groups.task))
     used = _upgrade_state_dict(dict(state) | {"args": None, "cfg": groups})
-    languages = task.get("source_lang"), task.get("target_lang")
-    used["task_state"] = {**option_group(state.get("task_state")), "languages": languages}
+    used["task_state"] = {**option_group(state.get("task_state")), "languages": saved_languages(state)}
     # OmegaConf would replace the ${x} of a folder's name by the value of x.
     literal = {name: v.replace("${", r"\${") if isinstance(v, str) else v for name, v in (overrides or {}).items()}
     overwrite_args_by_name(used["cfg"], literal)

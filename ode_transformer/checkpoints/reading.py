@@ -120,6 +120,16 @@ def saved_options(state: Mapping[str, Any], group: str) -> Mapping[str, Any]:
     return option_group(state.get("args") or option_group(state.get("cfg")).get(group))
 
 
+def saved_languages(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``source_lang`` and ``target_lang`` of a training, None where a checkpoint does not say.
+
+    Options name those that the user gave, the task's state also those that follow from the names of the data's files.
+    """
+    options = saved_options(state, "task")
+    remembered = option_group(option_group(state.get("task_state")).get("languages"))
+    return {name: options.get(name) or remembered.get(name) for name in ("source_lang", "target_lang")}
+
+
 def saved_updates(state: Mapping[str, Any]) -> int:
     """Return the number of updates that a model was trained for; 0 where its checkpoint does not say."""
     history = state.get("optimizer_history") or [{}]
@@ -157,7 +167,8 @@ def build_model(
     used = {name: state.get(name) for name in ("args", "cfg", "model")}
     used["optimizer_history"] = [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": saved_updates(state)}]
     used["extra_state"] = {"train_iterator": {"epoch": 1}}
-    used["task_state"] = {"dictionaries": option_group(state.get("task_state")).get("dictionaries")}
+    remembered = option_group(state.get("task_state"))
+    used["task_state"] = {name: remembered.get(name) for name in ("dictionaries", "languages")}
     try:
         used = admitted_state(used, overrides)
         config = used["cfg"]

@@ -15,13 +15,15 @@ import importlib
 import io
 import logging
 import os
+import select
+import signal
 import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ode_transformer import __version__
 from ode_transformer.support import commands
@@ -153,12 +155,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with announced_imports():
             run_command(command_line)
+        sys.stdout.flush()
         return 0
     except KeyboardInterrupt:
         hint = "; the same command resumes" if {name, " ".join(command_line[:2])} & {*RESUMABLE} else ""
         print(f"ode-transformer {name}: interrupted{hint}", file=sys.stderr)
         return 130
     except (Exception, SystemExit) as error:
+        if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):
+            return 128 + signal.SIGPIPE  # as of any program whose reader, such as head, has ended
         if isinstance(error, SystemExit) and not isinstance(error.code, str):  # argparse has printed its message
             raise
         if show_traceback:
@@ -167,6 +172,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     finally:
         logging.disable(logging_level)
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Return whether nobody reads a pipe any more; Python's end then writes what is left of the stream nowhere."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    ended = bool(poll.poll(0))
+    if ended:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
+    return ended
 
 
 @contextmanager

@@ -59,6 +59,10 @@ def load_trained_model(
     except UserError as error:
         if "Could not infer language pair" not in str(error):
             raise
+        names = sorted(file.name.split(".")[1] for file in data.glob("dict.*.txt"))
+        if len(names) == 2:
+            flags = "say --source-lang and --target-lang"
+            raise UserError(f"{path}: it does not say which of {' and '.join(names)} is its source: {flags}") from error
         folder = f"ode-transformer translate DATA --path {path}{hint}"
         raise UserError(f"{data}: no dictionaries of {path}; name their folder: {folder}") from error
     return model.eval(), options, task

@@ -34,6 +34,7 @@ from ode_transformer.support.lines import SPACES, decode_lines, read_lines
 from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncoder, choose_subword_model
 
 BATCHES_PER_PROCESS = 2  # from which on a process more is faster than one with more threads
+MODEL = "model.pt"  # the checkpoint of a model's folder
 CHUNK_SIZE = 2000  # lines in one call of fairseq, which keeps all their hypotheses with attention in memory
 _SPACES = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *map(ord, SPACES)), " ")
 
@@ -117,13 +118,17 @@ def search_all(
 
 
 def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None = None) -> Any:
-    """Load a model with the options of :func:`add_model_arguments`, and its subword encoder."""
+    """Load a model with the options of :func:`add_model_arguments`, and its subword encoder.
+
+    :param path: checkpoint, or folder with ``model.pt``
+    """
     import torch
 
     from ode_transformer.decoding.binarised import joined_pieces
     from ode_transformer.decoding.trained_model import load_hub
 
     torch.manual_seed(args.seed)
+    path = path / MODEL if (path / MODEL).is_file() else path
     hub = load_hub(args, path, language_model=True, scheme=scheme)
     for flag, device in (("fp16", "cuda"), ("int8", "cpu")):
         if getattr(args, flag) and hub.device.type != device:
@@ -144,7 +149,7 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer translate``."""
     add = parser.add_argument
-    path = "checkpoint of the model, or folder of ode-transformer export --to ctranslate2"
+    path = "checkpoint of the model, its folder with model.pt, or one of ode-transformer export --to ctranslate2"
     add("--path", required=True, type=Path, metavar="FILE", help=path)
     engine = "library that decodes (default: ctranslate2 for a folder, pytorch for a checkpoint)"
     add("--engine", choices=("pytorch", "ctranslate2"), help=engine)
@@ -247,7 +252,8 @@ def load_engine(args: argparse.Namespace) -> Any:
 
     :raises UserError: an option belongs to the other engine
     """
-    if args.engine == "pytorch" or (args.engine is None and not args.path.is_dir()):
+    is_exported = args.path.is_dir() and not (args.path / MODEL).is_file()
+    if args.engine == "pytorch" or (args.engine is None and not is_exported):
         return load_from_arguments(args, args.path)
     from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 

@@ -459,9 +459,17 @@ if not hasattr(np, "compat"):
 
 
 @_replace(FairseqTask, "state_dict")
-def _remember_dictionaries(original: Function, task: FairseqTask) -> dict[str, Any]:
-    """Write into a checkpoint which dictionaries its parameters belong to."""
-    return {**original(task), "dictionaries": dictionary_digests(task)}
+def _remember_data(original: Function, task: FairseqTask) -> dict[str, Any]:
+    """Write into a checkpoint which dictionaries and languages its parameters belong to.
+
+    fairseq's options hold the languages only if the user named them.
+    """
+    return {**original(task), "dictionaries": dictionary_digests(task), "languages": _languages(task)}
+
+
+def _languages(task: FairseqTask) -> dict[str, str | None]:
+    config = task.cfg or task.args  # older tasks have no cfg
+    return {name: getattr(config, name, None) for name in ("source_lang", "target_lang")}
 
 
 @_replace(FairseqTask, "load_state_dict")
@@ -471,9 +479,9 @@ def _require_own_data(original: Function, task: FairseqTask, state: dict[str, An
     :param state: with the languages of the training, as ``admitted_state`` adds them
     :raises OptionError: a dictionary has other words, or the same in another order; source and target are swapped
     """
-    source, target = state.get("languages", (None, None))
-    config = task.cfg or task.args  # older tasks have no cfg
-    asked = getattr(config, "source_lang", None), getattr(config, "target_lang", None)
+    trained = option_group(state.get("languages"))
+    source, target = trained.get("source_lang"), trained.get("target_lang")
+    asked = tuple(_languages(task).values())
     if source != target and (asked[0] == target or asked[1] == source) and None not in (*asked, source, target):
         raise OptionError(
             f"--source-lang {asked[0]} --target-lang {asked[1]}: the model translates {source} to {target}"
@@ -481,7 +489,7 @@ def _require_own_data(original: Function, task: FairseqTask, state: dict[str, An
     saved = option_group(state.get("dictionaries"))
     for side, digest in dictionary_digests(task).items():
         if saved.get(side, digest) != digest:
-            data = getattr(config, "data", None)
+            data = getattr(task.cfg or task.args, "data", None)
             raise OptionError(f"the model was trained with another {side} dictionary than that of {data}")
     original(task, {name: value for name, value in state.items() if name not in ("dictionaries", "languages")})
 

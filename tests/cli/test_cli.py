@@ -74,6 +74,21 @@ def test_a_terminal_may_lack_letters(command, monkeypatch: pytest.MonkeyPatch):
     assert written.getvalue() == b"  \\u2192 gr\xf6\xdfer\n"
 
 
+def test_a_reader_such_as_head_may_end_first(command, monkeypatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def print_much(args) -> None:
+        path = Path(__file__)  # no file is to be blamed
+        print(f"{path}\n" * args.number)
+
+    command(print_much)
+    for lines in (1, 10_000):  # fewer than Python keeps in memory, and more
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as stream:
+            monkeypatch.setattr(sys, "stdout", stream)
+            assert cli.main(["try", "--number", str(lines)]) == 141
+    assert capfd.readouterr().err == ""
+
+
 def test_a_slow_import_is_announced(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(cli, "IMPORT_SECONDS", 0.01)
     spec = types.SimpleNamespace(name="fairseq", _initializing=True)

@@ -101,7 +101,20 @@ def test_a_translation_does_not_depend_on_the_other_lines(command: Command, monk
 def test_a_folder_of_any_name(untrained: Path, tmp_path: Path, command: Command) -> None:
     folder = shutil.copytree(untrained.parent, tmp_path / ANY_NAME)
     assert command("a b\n", "--path", folder / "model.pt") == command("a b\n")
+    assert command("a b\n", "--path", folder) == command("a b\n")
     assert hub_of(folder / "model.pt").translate("a b") == hub_of(untrained).translate("a b")
+
+
+def test_a_model_whose_options_name_no_languages(folder: Path, command: Command, refused) -> None:
+    """fairseq infers them from the names of the data's files, and its options do not keep them."""
+    path, languages = folder / "model.pt", {"source_lang": "en", "target_lang": "de"}
+    rewrite(folder, lambda state: state["cfg"]["task"].update(dict.fromkeys(languages)))
+    message = f"{path}: it does not say which of de and en is its source: say --source-lang and --target-lang"
+    assert refused("a\n", path=path) == message
+    flags = ("--source-lang", "en", "--target-lang", "de")
+    assert command("a b\n", "--path", path, *flags) == command("a b\n")
+    rewrite(folder, lambda state: state.update(task_state={"languages": languages}))
+    assert command("a b\n", "--path", path) == command("a b\n")
 
 
 def test_several_processes_translate_the_same(command: Command, refused, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,11 @@ def test_a_dictionary_with_two_lines_swapped_is_refused(text: Text, tmp_path: Pa
     with pytest.raises(UserError, match=f"checkpoint_last.pt: {message}"):
         load_trained_model(checkpoint, data)
     load_trained_model(checkpoint, text.data)
+    assert load_checkpoint(checkpoint)["task_state"]["languages"] == {"source_lang": "en", "target_lang": "de"}
+    shutil.copy(checkpoint, data.parent / "model.pt")
+    for language in ("en", "de"):
+        shutil.copy(text.data / f"dict.{language}.txt", data.parent)
+    load_trained_model(data.parent / "model.pt", data.parent)  # where no other file's name tells the languages
 
 
 @pytest.mark.parametrize("command", ["generate", "interactive", "validate", "translate"])

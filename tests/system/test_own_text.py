@@ -40,7 +40,8 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
         )
     assert done.returncode == 0, done.stderr[-2000:]
     refused = (tmp_path / "refused").read_text()
-    assert "no dictionaries of checkpoints/checkpoint_best.pt; name their folder: " in refused
+    hint = "a dictionary of checkpoints/checkpoint_best.pt: give its folder as DATA (the training read data)"
+    assert f"checkpoints/dict.en.txt: missing, {hint}" in refused
     assert done.stdout.count("BLEU") == 3
     assert len((tmp_path / "test.de").read_text().splitlines()) == LINES
 

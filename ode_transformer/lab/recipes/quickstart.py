@@ -4,6 +4,7 @@ It runs the recipes ``quickstart_text`` and ``quickstart_g2p`` as ``ode-transfor
 translations, gates and curves on the way.
 """
 
+import argparse
 import shlex
 import shutil
 import sys
@@ -71,15 +72,17 @@ class Quickstart:
         chosen = commands.flags({"task": task, "target": self.target, "output": output, "wheels": options.raw})
         again = [program, "quickstart", *chosen, *user_dir]
         model = commands.flags({"arch": options.arch, "scheme": self.scheme})
-        updates = 3 * int(experiment.recipe.train["max-update"])
-        longer = shlex.join([*again, *model, "--", *options.train_flags, "--max-update", str(updates)])
+        flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        flags.add_argument("--max-update", type=int, default=experiment.recipe.train["max-update"])
+        made, others = flags.parse_known_args(options.train_flags)
+        longer = shlex.join([*again, *model, "--", *others, "--max-update", str(3 * made.max_update)])
         translate = shlex.join([program, "translate", "--path", str(experiment.model_path), *user_dir])
         own_text = "--train my.train.{en,de} --valid my.valid.{en,de}"
         return "\n".join(
             [
                 "== now",
                 *(f"  translate a sentence:  echo {shlex.quote(text)} | {translate}" for text in EXAMPLES[self.task]),
-                f"  train longer:          {longer}",
+                f"  train longer, anew:    {longer}",
                 f"  another scheme:        {shlex.join(again)} --scheme rk4",
                 f"  your own data:         {program} new my-experiment {own_text}",
                 f"  the whole commands:    {experiment.data.folder}/commands.log",

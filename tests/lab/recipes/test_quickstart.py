@@ -11,7 +11,7 @@ from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.cli import main
 from ode_transformer.lab.recipes import quickstart
-from ode_transformer.lab.recipes.options import find_recipe
+from ode_transformer.lab.recipes.options import RunOptions, find_recipe
 
 TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-embed-dim 32 --save-interval-updates 10"
 
@@ -63,3 +63,10 @@ def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkey
     translations = model.translate(["the old house", "a river runs near"])
     assert len(translations) == 2
     assert not any("\u2581" in translation for translation in translations)
+
+
+@pytest.mark.parametrize("given", [["--max-update", "100"], ["--max-update=100"]])
+def test_what_trains_longer_names_one_number_of_updates(given: list[str], tmp_path: Path) -> None:
+    options = RunOptions(output=tmp_path, train_flags=("--lr", "0.1", *given))
+    first = quickstart.Quickstart(options)
+    assert "-- --lr 0.1 --max-update 300\n" in first.next_commands(first.experiment())
