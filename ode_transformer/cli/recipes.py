@@ -15,7 +15,7 @@ from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError, list_numbers
 from ode_transformer.support.files import PACKAGE
-from ode_transformer.support.lines import SPACES, iterate_lines
+from ode_transformer.support.lines import SPACES, SYMBOLS, iterate_lines
 from ode_transformer.support.yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def prepare(args: Namespace) -> None:
 
 
 def count_parallel_lines(paths: Sequence[Path]) -> int:
-    """Return the number of lines of each file; warn of spaces at which subword-nmt does not divide a line.
+    """Return the number of lines of each file; warn of fairseq's symbols, and of spaces that subword-nmt passes over.
 
     :raises UserError: the numbers differ, a line is not UTF-8, or fairseq-preprocess would read it as two lines
     """
@@ -79,6 +79,7 @@ def count_parallel_lines(paths: Sequence[Path]) -> int:
     for path in paths:
         number = 0
         glued: dict[str, list[int]] = defaultdict(list)  # lines by the space that they hold
+        symbols: dict[str, list[int]] = defaultdict(list)
         for number, line in enumerate(iterate_lines(path), start=1):
             if "\r" in line:
                 raise UserError(
@@ -87,11 +88,18 @@ def count_parallel_lines(paths: Sequence[Path]) -> int:
                 )
             for space in other_spaces.intersection(line):
                 glued[space].append(number)
+            for symbol in set(SYMBOLS.findall(line)):
+                symbols[symbol].append(number)
         for space, numbers in sorted(glued.items()):
             octets = "".join(f"\\x{octet:02x}" for octet in space.encode())
             print_progress(
                 f"warning: {path}: U+{ord(space):04X} in line {list_numbers(numbers)}, a space to fairseq and none to "
                 f"subword-nmt, which glues the words beside it: sed -i 's/{octets}/ /g' {shlex.quote(str(path))}"
+            )
+        for symbol, numbers in sorted(symbols.items()):
+            print_progress(
+                f"warning: {path}: {symbol} in line {list_numbers(numbers)}, which fairseq reads as its symbol and not "
+                f"as a word: sed -i 's|{symbol}|<unk>|g' {shlex.quote(str(path))}"
             )
         counts[path] = number
     if len(set(counts.values())) > 1:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils, search, tasks, utils
+from fairseq import checkpoint_utils, options, search, tasks, utils
 from fairseq.data import Dictionary, bucket_pad_length_dataset, data_utils, iterators
 from fairseq.data.multilingual.multilingual_utils import LangTokStyle, get_lang_tok
 from fairseq.dataclass import utils as dataclass_utils
@@ -37,6 +37,7 @@ from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationTask
+from fairseq.tokenizer import tokenize_line
 from fairseq.trainer import Trainer
 from omegaconf import DictConfig, OmegaConf
 from sacrebleu.metrics import BLEU
@@ -44,7 +45,7 @@ from torch import Tensor
 
 from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.plain_numbers import plain_numbers
-from ode_transformer.checkpoints.reading import dictionary_digests, load_checkpoint, option_group
+from ode_transformer.checkpoints.reading import dictionary_digests, load_checkpoint, option_group, saved_options
 from ode_transformer.models.fairseq_parser import suggest_architecture
 from ode_transformer.models.option_groups import group_options
 from ode_transformer.support.errors import OptionError
@@ -124,6 +125,53 @@ def _replace_unknown_words(
 def _load_aligned_words(original: Function, path: str | None) -> dict[str, str] | None:
     """Take ``--replace-unk`` without a value, for which fairseq puts "@@ ", for no file (3533)."""
     return original("" if path == "@@ " else path)
+
+
+@_replace(options, "parse_args_and_arch")
+def _validate_without_task(
+    original: Function, parser: argparse.ArgumentParser, *arguments: Any, **keywords: Any
+) -> Any:
+    """Let fairseq-validate do without ``--task``, which ends in a KeyError: the checkpoint says its task."""
+    for action in parser._actions:
+        if action.dest == "task" and action.default is None:
+            action.default = "translation"
+    return original(parser, *arguments, **keywords)
+
+
+@_replace(TranslationTask, "get_interactive_tokens_and_lengths")
+def _truncate_sources(original: Function, task: TranslationTask, *arguments: Any) -> tuple[list[Tensor], list[int]]:
+    """Let ``--truncate-source`` cut the lines of fairseq-interactive, too, which fail otherwise."""
+    sources, lengths = original(task, *arguments)
+    if task.cfg.truncate_source:
+        limit = task.cfg.max_source_positions
+        sources = [torch.cat([s[: limit - 1], s[-1:]]) if len(s) > limit else s for s in sources]
+        lengths = list(map(len, sources))
+    return sources, lengths
+
+
+@_replace(Dictionary, "encode_line")
+def _read_symbols_as_unknown_words(
+    original: Function,
+    words: Dictionary,
+    line: str,
+    line_tokenizer: Callable[[str], list[str]] = tokenize_line,
+    add_if_not_exist: bool = True,
+    consumer: Function | None = None,
+    append_eos: bool = True,
+    reverse_order: bool = False,
+) -> Tensor:
+    """Read ``<pad>`` and other names of symbols in a text as unknown words, not as padding or an end.
+
+    A program that writes symbols into a line, as that of RoBERTa does, has no end appended.
+    """
+    symbols = {words.bos_word, words.pad_word, words.eos_word}
+    divide = line_tokenizer
+    if append_eos and any(symbol in line for symbol in symbols):
+
+        def divide(line: str) -> list[str]:
+            return [words.unk_word if word in symbols else word for word in line_tokenizer(line)]
+
+    return original(words, line, divide, add_if_not_exist, consumer, append_eos, reverse_order)
 
 
 @_replace(utils, "split_paths")
@@ -296,18 +344,27 @@ def _read_checkpoint_in_each_process(
 ) -> Any:
     """Let ``--load-checkpoint-on-all-dp-ranks`` be the rule: PyTorch >= 2.6 refuses what the first process sends.
 
-    :raises OptionError: the embeddings are those of another dictionary, where fairseq speaks of architectures
+    :raises OptionError: the parameters do not fit the model, of which fairseq writes every one
     """
     trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
     try:
         return original(trainer, path, *arguments, **keywords)
     except Exception as error:
-        sizes = re.search(r"size mismatch for \S*embed_tokens.*?Size\(\[(\d+).*?Size\(\[(\d+)", str(error.__context__))
-        if sizes is None or sizes[1] == sizes[2]:
+        reason = str(error.__context__)
+        sizes = re.search(r"size mismatch for \S*embed_tokens.*?Size\(\[(\d+).*?Size\(\[(\d+)", reason)
+        if sizes is not None and sizes[1] != sizes[2]:
+            raise OptionError(
+                f"{path}: its dictionary has {sizes[1]} words, that of the data {sizes[2]}: binarise them with its own "
+                "(fairseq-preprocess --srcdict, --tgtdict)"
+            ) from error
+        if "Cannot load model parameters" not in str(error):
             raise
+        models = saved_options(load_checkpoint(path), "model"), option_group(trainer.cfg.model)
+        saved, arch = (model.get("arch") or model.get("_name") for model in models)
+        found = " ".join(reason.removeprefix("Error(s) in loading state_dict for ").split())[:150]
         raise OptionError(
-            f"{path}: its dictionary has {sizes[1]} words, that of the data {sizes[2]}: binarise them with its own "
-            "(fairseq-preprocess --srcdict, --tgtdict)"
+            f"{path}: a model of {'other options' if saved == arch else f'--arch {saved}, not {arch}'} ({found} ...); "
+            "continue it with its own options, or give a new --save-dir"
         ) from error
 
 
@@ -393,7 +450,8 @@ def _say_what_is_not_a_number(
         return original(trainer, samples, *arguments, **keywords)
     except FloatingPointError as error:
         path = Path(trainer.cfg.checkpoint.save_dir) / "crash_batch.txt"
-        numbers = [number for sample in samples for number in sample["id"].tolist()]
+        # A process that has no batch left at the end of an epoch is given an empty one.
+        numbers = [number for sample in samples if sample for number in sample["id"].tolist()]
         path.write_text("".join(f"{number}\n" for number in numbers))
         reason = str(error).splitlines()[0]
         raise OptionError(

@@ -60,6 +60,16 @@ def test_raw_text_that_would_not_stay_parallel(source: bytes, message: str, caps
     assert capsys.readouterr().out == "3 lines each, as fairseq-preprocess counts them\n"
 
 
+def test_words_that_fairseq_reads_as_symbols_are_named(capfd) -> None:
+    Path("the text").write_text("a <pad>\nb\n</s> </s> <pad>\n<unk> x<s>\n", encoding="utf-8")
+    assert main(["prepare", "--check", "the text"]) == 0
+    errors = capfd.readouterr().err.splitlines()
+    for symbol, numbers, line in zip(("</s>", "<pad>"), ("3", "1, 3"), errors, strict=True):
+        assert line.startswith(f"warning: the text: {symbol} in line {numbers}, which fairseq reads as its symbol")
+        subprocess.run(line[line.index("sed -i") :], shell=True, check=True)
+    assert Path("the text").read_text() == "a <unk>\nb\n<unk> <unk> <unk>\n<unk> x<s>\n"
+
+
 def test_spaces_at_which_subword_nmt_does_not_divide_are_named(tmp_path: Path, capfd) -> None:
     """Its pieces of "Nummer 28" with a no-break space, read by fairseq and joined, are one word; the advice helps."""
     words = "Nummer\xa028 x\u3000y\t!\n"

@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+import subprocess
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from commands_for_tests import USER_DIR, Text, lines_of, run, train
+from commands_for_tests import USER_DIR, Text, lines_of, run, train, training
 from fairseq import checkpoint_utils, search, utils
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import (
@@ -355,12 +356,54 @@ def test_another_dictionary_is_named() -> None:
     assert trainer.cfg.checkpoint.load_checkpoint_on_all_dp_ranks
 
 
+def test_a_checkpoint_of_another_architecture_is_refused_in_one_line(learned: Path, text: Text, tmp_path: Path) -> None:
+    shutil.copy(learned, tmp_path / "checkpoint_last.pt")
+    for arch, message in (
+        ("macaron_tiny", "a model of --arch ode_transformer_rk2_tiny, not macaron_tiny"),
+        ("ode_transformer_rk2_tiny", "a model of other options"),
+    ):
+        done = run("train", *training(text, tmp_path, arch, 50, "--encoder-layers", 3))
+        assert done.returncode != 0
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert line.startswith(f"error: {tmp_path}/checkpoint_last.pt: {message} ("), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_validation_takes_the_task_of_the_checkpoint(learned: Path, text: Text) -> None:
+    words = (text.data, "--user-dir", USER_DIR, "--path", learned, "--batch-size", 8, "--cpu", "--num-workers", 0)
+    done = run("validate", *words, "--log-format", "json", stderr=subprocess.STDOUT)
+    assert '"valid_loss"' in done.stdout, done.stdout
+
+
+def test_lines_of_fairseq_interactive_are_truncated(untrained: Path, pinned: Callable[[Any, str], None]) -> None:
+    words = (untrained.parent, "--user-dir", USER_DIR, "--cpu", "--path", untrained, "--beam", 2, "--max-len-b", 5)
+    options = ("--source-lang", "en", "--target-lang", "de", "--truncate-source", "--max-source-positions", 4)
+    done = run("interactive", *words, *options, stdin="▁The ▁child ▁read ▁The ▁child\n▁The ▁child ▁read\n")
+    long, short = lines_of(done.stdout, "D").values()
+    assert long == short, done.stderr
+    pinned(TranslationTask, "get_interactive_tokens_and_lengths")
+    task = TranslationTask(TranslationConfig(truncate_source=True, max_source_positions=4), Dictionary(), Dictionary())
+    assert task.get_interactive_tokens_and_lengths(["a b c d e"], str)[1] == [6]
+
+
+def test_names_of_symbols_in_a_text_are_unknown_words(pinned: Callable[[Any, str], None]) -> None:
+    words = Dictionary()
+    word, unknown = words.add_symbol("a"), words.unk()
+    line = "<pad> a </s> <unk> a<pad> <s>"
+    expected = [unknown, word, unknown, unknown, unknown, unknown, EOS]
+    assert words.encode_line(line, add_if_not_exist=False).tolist() == expected
+    with_symbols = [words.bos(), word, EOS]  # as RoBERTa's interface writes them
+    assert words.encode_line("<s> a </s>", append_eos=False).tolist() == with_symbols
+    pinned(Dictionary, "encode_line")
+    assert words.encode_line(line, add_if_not_exist=False).tolist()[:3] == [PAD, word, EOS]
+
+
 def test_losses_that_are_no_numbers_end_in_one_line(pinned: Callable[[Any, str], None], tmp_path: Path) -> None:
     cfg = Namespace(checkpoint=Namespace(save_dir=str(tmp_path)))
     failing = Mock(side_effect=FloatingPointError("gradients are Nan/Inf"))
     trainer = Namespace(cfg=cfg, get_num_updates=lambda: 4, _set_seed=failing)
     with pytest.raises(OptionError, match="update 5: gradients are Nan/Inf; .*crash_batch.txt.*--lr"):
-        Trainer.train_step(trainer, [{"id": torch.tensor([7, 3])}])
+        Trainer.train_step(trainer, [{"id": torch.tensor([7, 3])}, {}])  # no batch is left for the second update
     assert (tmp_path / "crash_batch.txt").read_text() == "7\n3\n"
     pinned(Trainer, "train_step")
     with pytest.raises(FloatingPointError):

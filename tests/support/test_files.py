@@ -1,5 +1,6 @@
 """Locks, symbolic links and lines; the rest of this module is tested by its callers."""
 
+import gzip
 import platform
 import subprocess
 import sys
@@ -105,6 +106,9 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     assert read_lines(path) == ["a\u2028b", "b\rc", "", "c\x0bd"]
     path.write_bytes(b"a\nb\xffc\n")
     with pytest.raises(UserError, match=r"text: line 2 is not UTF-8: byte 2 of it is 0xff$"):
+        read_lines(path)
+    path.write_bytes(gzip.compress(b"a\nb\n"))
+    with pytest.raises(UserError, match=r"text: compressed by gzip; gunzip it"):
         read_lines(path)
 
 

@@ -17,7 +17,7 @@ import sentencepiece
 from pydantic import Field
 from subword_nmt.learn_bpe import learn_bpe
 
-from ode_transformer.support.lines import iterate_lines
+from ode_transformer.support.lines import SYMBOLS, iterate_lines
 from ode_transformer.support.parallel import map_chunks
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE, SubwordEncoder
 from ode_transformer.support.yaml_file import YamlSection
@@ -134,10 +134,14 @@ def _read_encoder(kind: str, model: Path, mtime_ns: int) -> SubwordEncoder:
 def encode_text(
     vocabulary: Vocabulary, folder: Path, text: Path, workers: int, of_target: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of a text of the source or the target as pieces, by what was learned into a folder."""
-    if vocabulary.model_file is None or vocabulary.remove_bpe is None:
-        return iterate_lines(text)
-    has_own_merges = of_target and (folder / TARGET_MERGES).exists()
-    model = folder / (TARGET_MERGES if has_own_merges else vocabulary.model_file)
-    divide, total = partial(divide_lines, vocabulary.remove_bpe, model), sum(1 for _ in iterate_lines(text))
-    return map_chunks(divide, iterate_lines(text), workers, f"lines of {text.name} divided", total=total)
+    """Yield the lines of a text of the source or the target as pieces, by what was learned into a folder.
+
+    A word that has the name of one of fairseq's symbols, such as ``<pad>``, is unknown.
+    """
+    lines = iterate_lines(text)
+    if vocabulary.model_file is not None and vocabulary.remove_bpe is not None:
+        has_own_merges = of_target and (folder / TARGET_MERGES).exists()
+        model = folder / (TARGET_MERGES if has_own_merges else vocabulary.model_file)
+        divide, total = partial(divide_lines, vocabulary.remove_bpe, model), sum(1 for _ in iterate_lines(text))
+        lines = map_chunks(divide, lines, workers, f"lines of {text.name} divided", total=total)
+    return (SYMBOLS.sub("<unk>", line) for line in lines)

@@ -64,6 +64,12 @@ def test_merges_of_each_side_divide_its_own_text(texts: list[Path], tmp_path: Pa
     assert list(encode_text(merges, tmp_path, texts[1], 1, of_target=True)) == texts[1].read_text().splitlines()
 
 
+def test_names_of_symbols_are_unknown_words(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("<pad> a </s> <unk> a<pad>\n<s>\n")
+    lines = encode_text(WordVocabulary(kind="words"), tmp_path, tmp_path / "text", 1)
+    assert list(lines) == ["<unk> a <unk> <unk> a<pad>", "<unk>"]
+
+
 def test_the_same_text_gives_the_same_bytes_which_name_no_folder(texts: list[Path], tmp_path: Path) -> None:
     models = []
     for name in ("one", "other"):
