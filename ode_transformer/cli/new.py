@@ -4,7 +4,6 @@ import shlex
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 
 import yaml
@@ -33,8 +32,6 @@ def run(args: Namespace) -> None:
         if len(paths) != sides:
             expected = "source and target" if sides == 2 else "one file"
             raise UserError(f"--{split} {shlex.join(map(str, paths))}: expected {expected} for --kind {kind}")
-    if args.kind is None and kind == "text":
-        refuse_columns(files)
     if sides == 2:
         refuse_other_languages(files)
     if args.arch is not None:
@@ -43,9 +40,14 @@ def run(args: Namespace) -> None:
         raise UserError(f"--for {args.library}: it takes no language model")
     from ode_transformer.lab.recipes.experiment import Experiment
     from ode_transformer.lab.recipes.machine import Machine
-    from ode_transformer.lab.recipes.own_recipe import LONG_LINE, UNITS, OwnRecipe, count_text, plan_training
+    from ode_transformer.lab.recipes.own_recipe import LONG_LINE, UNITS, OwnRecipe, count_text, is_table, plan_training
     from ode_transformer.lab.recipes.preparation import LONG_LINE_OUTCOMES, RecipeData
 
+    if args.kind is None and kind == "text":
+        for split, (file,) in files.items():
+            if is_table(file):
+                advice = f"give each column as a file (cut -f 1 {file}), or --kind text for a model of such lines"
+                raise UserError(f"--{split} {file}: a table, with a tab in each line: {advice}")
     counts = {split: count_text(kind, paths) for split, paths in files.items()}
     plan, unit = plan_training(kind, counts["train"]), UNITS[kind]
     arch = f"ode_transformer_ones_{plan.scale.suffix}" if args.library else args.arch
@@ -75,22 +77,6 @@ def run(args: Namespace) -> None:
     if arch is None and kind != "text":
         print("to export to CTranslate2, which has no such layers: --for ctranslate2 chooses another model")
     print(f"next: {command}")
-
-
-def refuse_columns(files: Mapping[str, Sequence[Path]]) -> None:
-    """Refuse a table of sentence pairs where one file would be text of a language model.
-
-    :raises UserError: each line has a tab
-    """
-    from ode_transformer.lab.corpora.raw_text import read_texts
-
-    for split, (path,) in files.items():
-        lines = list(islice(filter(None, read_texts(path)), 100))
-        if lines and all("\t" in line for line in lines):
-            raise UserError(
-                f"--{split} {path}: a table with a tab in each line: give each column as a file (cut -f 1 {path}), "
-                "or --kind text for a language model of such lines"
-            )
 
 
 def refuse_other_languages(files: Mapping[str, Sequence[Path]]) -> None:

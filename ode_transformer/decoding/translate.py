@@ -11,6 +11,7 @@ before them are translated: those of a command that is stopped stay. At a termin
 """
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -146,11 +147,19 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
     return hub.half() if args.fp16 else hub
 
 
+def checkpoint_paths(text: str) -> list[Path]:
+    """Return the paths that colons divide, as in fairseq-generate; a path that exists is one, with its colons."""
+    return [Path(text)] if os.path.exists(text) else [Path(path) for path in text.split(os.pathsep)]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ode-transformer translate``."""
     add = parser.add_argument
-    path = "checkpoint of the model, its folder with model.pt, or one of ode-transformer export --to ctranslate2"
-    add("--path", required=True, type=Path, metavar="FILE", help=path)
+    path = (
+        "checkpoint of the model, its folder with model.pt, or one of ode-transformer export --to ctranslate2; several "
+        "checkpoints, divided by colons, are an ensemble"
+    )
+    add("--path", required=True, type=checkpoint_paths, metavar="FILE[:FILE…]", help=path)
     engine = "library that decodes (default: ctranslate2 for a folder, pytorch for a checkpoint)"
     add("--engine", choices=("pytorch", "ctranslate2"), help=engine)
     processes = (
@@ -252,18 +261,24 @@ def load_engine(args: argparse.Namespace) -> Any:
 
     :raises UserError: an option belongs to the other engine
     """
-    is_exported = args.path.is_dir() and not (args.path / MODEL).is_file()
+    first, *others = args.path
+    is_exported = first.is_dir() and not (first / MODEL).is_file()
     if args.engine == "pytorch" or (args.engine is None and not is_exported):
-        return load_from_arguments(args, args.path)
+        hub = load_from_arguments(args, first)
+        for path in others:
+            hub.join(load_from_arguments(args, path), f"{path} and {first}")
+        return hub
+    if others:
+        raise UserError(f"{first}: an ensemble is of checkpoints, not of folders of --engine ctranslate2")
     from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 
     for option in ("data", "source_lang", "target_lang", "fp16", "int8", "sampling"):
         if getattr(args, option):
             name = "DATA" if option == "data" else flag_name(option)
             raise UserError(f"{name}: not with --engine ctranslate2, whose folder is complete; ode-transformer export")
-    subword_model = choose_subword_model(args.bpe, args.bpe_model, args.path)
+    subword_model = choose_subword_model(args.bpe, args.bpe_model, first)
     bpe = SubwordEncoder(*subword_model) if subword_model else None
-    return ExportedModel(args.path, bpe, args.batch_size, args.max_tokens, args.cpu)
+    return ExportedModel(first, bpe, args.batch_size, args.max_tokens, args.cpu)
 
 
 def converse(hub: Any, max_tokens: int | None = None, **search: Any) -> None:

@@ -17,10 +17,12 @@ from multiprocessing import get_context
 from typing import Any
 
 import torch
+from fairseq import utils
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.search import Sampling
 from torch import Tensor
 
+from ode_transformer.checkpoints.reading import dictionary_digests
 from ode_transformer.decoding.beam_search import BeamSearch
 from ode_transformer.decoding.recorded_search import RecordedSearches
 from ode_transformer.decoding.teacher_forcing import on_device
@@ -50,6 +52,17 @@ class TranslationHub(GeneratorHubInterface):
         """Names of source and target."""
         cfg = self.task.cfg
         return ("text", "text") if self.continues else (cfg.source_lang, cfg.target_lang)
+
+    def join(self, other: "TranslationHub", names: str) -> None:
+        """Search with the models of another hub, too: a word's probability is the mean of theirs.
+
+        :raises UserError: they read or write other words
+        """
+        kinds = [(hub.continues, hub.languages, dictionary_digests(hub.task)) for hub in (self, other)]
+        if kinds[0] != kinds[1]:
+            raise UserError(f"{names}: no ensemble, their languages or dictionaries differ")
+        self.models.extend(other.models)
+        self.max_positions = utils.resolve_max_positions(self.max_positions, other.max_positions)
 
     def encode(self, sentence: str) -> Tensor:
         """Return the token numbers of a line with the end symbol; ``--truncate-source`` cuts it as in training."""

@@ -30,6 +30,7 @@ from forked_commands import FORKS
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
 from ode_transformer.decoding import translation_hub
+from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import SubwordEncoder, choose_subword_model
 
@@ -75,8 +76,6 @@ def folder(untrained: Path, tmp_path: Path) -> Path:
 
 
 def hub_of(untrained: Path) -> GeneratorHubInterface:
-    from ode_transformer.models import ODETransformerModel
-
     folder = str(untrained.parent)
     return ODETransformerModel.from_pretrained(folder, "model.pt", bpe="sentencepiece", data_name_or_path=folder)
 
@@ -103,6 +102,31 @@ def test_a_folder_of_any_name(untrained: Path, tmp_path: Path, command: Command)
     assert command("a b\n", "--path", folder / "model.pt") == command("a b\n")
     assert command("a b\n", "--path", folder) == command("a b\n")
     assert hub_of(folder / "model.pt").translate("a b") == hub_of(untrained).translate("a b")
+
+
+def test_an_ensemble_translates_as_by_fairseq(untrained: Path, folder: Path, command: Command, refused) -> None:
+    other = folder / "other.pt"
+    shutil.copy(untrained, other)
+    generator = torch.Generator().manual_seed(5)
+
+    def change(state: dict[str, Any]) -> None:
+        for tensor in state["model"].values():
+            if tensor.is_floating_point():
+                tensor.add_(0.3 * torch.randn(tensor.shape, generator=generator))
+
+    rewrite(folder, change)
+    (folder / "model.pt").rename(other)
+    shutil.copy(untrained, folder)
+    text = "".join(f"{source}\n" for source in SOURCES[:12])
+    both, *alone = (command(text, "--path", path, "--beam", 3) for path in (f"{untrained}:{other}", untrained, other))
+    options = {"data_name_or_path": str(folder), "bpe": "sentencepiece"}
+    hub = ODETransformerModel.from_pretrained(str(folder), "model.pt:other.pt", **options)
+    assert both.decode().splitlines() == hub.translate(SOURCES[:12], beam=3, max_len_b=12)
+    assert both not in alone
+    first, second, *rest = (folder / "dict.de.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "dict.de.txt").write_text("".join([second, first, *rest]), encoding="utf-8")
+    message = refused("a\n", path=Path(f"{untrained}:{other}"))
+    assert message == f"{other} and {untrained}: no ensemble, their languages or dictionaries differ"
 
 
 def test_a_model_whose_options_name_no_languages(folder: Path, command: Command, refused) -> None:

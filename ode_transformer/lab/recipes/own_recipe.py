@@ -7,13 +7,14 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ode_transformer.lab.corpora.gec_corpus import edited_sentences
-from ode_transformer.lab.corpora.raw_text import PairLocation, read_pairs
+from ode_transformer.lab.corpora.raw_text import PairLocation, read_pairs, read_texts
 from ode_transformer.lab.corpora.text_corpora import text_lines
 from ode_transformer.lab.recipes.options import find_recipe
 from ode_transformer.lab.recipes.recipe import Flags, read_recipe, size_flags
@@ -91,6 +92,12 @@ def plan_training(kind: str, counts: TextCounts) -> TrainingPlan:
         warmup=min(max(updates // 10, 1), MAX_WARMUP),
         scale=next(scale for scale in SCALES if tokens <= scale.tokens),
     )
+
+
+def is_table(path: Path) -> bool:
+    """Tell whether a text looks like a table of sentence pairs: its first lines have a tab each."""
+    lines = list(islice(filter(None, read_texts(path)), 100))
+    return bool(lines) and all("\t" in line for line in lines)
 
 
 def count_text(kind: str, paths: Sequence[Path]) -> TextCounts:

@@ -128,7 +128,7 @@ def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys) 
     table.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
     one_file = ["new", str(tmp_path / "table"), "--train", str(table), "--valid", str(table)]
     assert main(one_file) == 2
-    assert f"error: --train {table}: a table with a tab in each line: give each column" in capsys.readouterr().err
+    assert f"error: --train {table}: a table, with a tab in each line: give each column" in capsys.readouterr().err
     assert main([*one_file, "--kind", "text"]) == 0
     (tmp_path / "my.test.de").write_text("one\n")
     capsys.readouterr()
