@@ -4,6 +4,7 @@ Progress goes to standard error, because standard output is for results.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -58,6 +59,27 @@ def track(items: Sequence[Item], label: str) -> Iterator[Item]:
     for item in items:
         yield item
         meter.add(1)
+
+
+@contextmanager
+def report_silence(label: str) -> Iterator[None]:
+    """During the block, print how long it has taken whenever nothing else was printed for ``SILENCE`` seconds."""
+    done, start = threading.Event(), time.monotonic()
+
+    def report() -> None:
+        seen = printed
+        while not done.wait(SILENCE):
+            if printed == seen:
+                print_progress(f"  {label}: {time.monotonic() - start:.0f} seconds")
+            seen = printed
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 class ProgressMeter:

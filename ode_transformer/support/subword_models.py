@@ -11,6 +11,7 @@ from ode_transformer.support.errors import UserError
 
 SENTENCEPIECE_FILE = "sentencepiece.bpe.model"
 SUBWORD_NMT_FILE = "bpecodes"
+CACHED_WORDS = 100_000  # in each process, which keeps the pieces of words that it has divided: about 30 MB
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,14 @@ def _subword_nmt_divider(file: Path) -> Callable[[str], str]:
     from subword_nmt.apply_bpe import BPE
 
     with open(file, encoding="utf-8") as codes:
-        return BPE(codes).process_line
+        bpe = BPE(codes)
+
+    def divide(line: str) -> str:
+        if len(bpe.cache) > CACHED_WORDS:
+            bpe.cache.clear()
+        return str(bpe.process_line(line))
+
+    return divide
 
 
 _DIVIDERS = {"sentencepiece": _sentencepiece_divider, "subword_nmt": _subword_nmt_divider}

@@ -14,7 +14,7 @@ from ode_transformer.lab.corpora.vocabulary import encode_text
 from ode_transformer.lab.recipes.recipe import Recipe
 from ode_transformer.lab.recipes.training import MAX_SENTENCE_TOKENS
 from ode_transformer.support import commands
-from ode_transformer.support.console import ProgressMeter
+from ode_transformer.support.console import ProgressMeter, report_silence
 from ode_transformer.support.errors import UserError, list_numbers, one_line
 from ode_transformer.support.files import atomic_directory, content_digest, lock_directory, read_json, write_text
 from ode_transformer.support.jobs import Jobs, Manifest
@@ -143,7 +143,8 @@ class RecipeData:
         corpus, vocabulary, keep = self.recipe.corpus, self.recipe.vocabulary, self.recipe.corpus.piece_filter
         texts = [self.corpus / f"train.{language}" for language in self.languages]
         with atomic_directory(self.pieces, replaces=True) as folder, SplitWriter(folder, self.languages) as splits:
-            vocabulary.learn(texts, folder)
+            with report_silence("learning pieces"):
+                vocabulary.learn(texts, folder)
             for split in self.splits():
                 sides = [self.corpus / f"{split}.{language}" for language in self.languages]
                 pieces = [encode_text(vocabulary, folder, side, workers, n > 0) for n, side in enumerate(sides)]

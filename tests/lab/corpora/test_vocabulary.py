@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
+from ode_transformer.lab.corpora import vocabulary
 from ode_transformer.lab.corpora.vocabulary import (
     MergeVocabulary,
     PieceVocabulary,
@@ -13,6 +14,7 @@ from ode_transformer.lab.corpora.vocabulary import (
     divide_lines,
     encode_text,
 )
+from ode_transformer.support import console
 from ode_transformer.support.subword_models import SENTENCEPIECE_FILE, SUBWORD_NMT_FILE
 
 WORDS = "the a red green old new house garden river bridge".split()  # noqa: SIM905
@@ -30,16 +32,16 @@ def texts(tmp_path: Path) -> list[Path]:
     return paths
 
 
-@pytest.mark.parametrize("vocabulary", [MERGES, PIECES, WordVocabulary(kind="words")], ids=lambda v: v.kind)
-def test_the_text_comes_back(texts: list[Path], tmp_path: Path, vocabulary) -> None:
+@pytest.mark.parametrize("pieces", [MERGES, PIECES, WordVocabulary(kind="words")], ids=lambda v: v.kind)
+def test_the_text_comes_back(texts: list[Path], tmp_path: Path, pieces) -> None:
     with texts[1].open("a") as file:
-        file.write("\nTHE RED\u2028BRIDGE\n" if vocabulary is PIECES else "\n")  # only line feeds end a line
-    vocabulary.learn(texts, tmp_path)
-    assert vocabulary.model_file is None or (tmp_path / vocabulary.model_file).is_file()
-    lines = list(encode_text(vocabulary, tmp_path, texts[1], workers=2))
+        file.write("\nTHE RED\u2028BRIDGE\n" if pieces is PIECES else "\n")  # only line feeds end a line
+    pieces.learn(texts, tmp_path)
+    assert pieces.model_file is None or (tmp_path / pieces.model_file).is_file()
+    lines = list(encode_text(pieces, tmp_path, texts[1], workers=2))
     expected = [" ".join(line.split()) for line in texts[1].read_text().split("\n")[:-1]]
     again = [line.replace("@@ ", "") for line in lines]
-    if vocabulary is PIECES:
+    if pieces is PIECES:
         processor = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / SENTENCEPIECE_FILE))
         again = [processor.decode(line.split()) for line in lines]
     assert again == expected
@@ -79,6 +81,27 @@ def test_the_same_text_gives_the_same_bytes_which_name_no_folder(texts: list[Pat
         models.append((tmp_path / name / "sentencepiece.bpe.model").read_bytes())
     assert models[0] == models[1]
     assert str(tmp_path).encode() not in models[0]
+
+
+def test_pieces_of_a_long_text_are_learned_from_a_part_of_it(texts: list[Path], tmp_path: Path, monkeypatch) -> None:
+    """The same lines each time; of a text that is short enough, all of them, and the model does not mention it."""
+
+    def learn(lines: int) -> bytes:
+        monkeypatch.setattr(vocabulary, "LINES", lines)
+        PieceVocabulary(kind="sentencepiece", size=60, fewer=True).learn(texts, tmp_path)
+        return (tmp_path / SENTENCEPIECE_FILE).read_bytes()
+
+    assert learn(120) == learn(120)
+    assert learn(360) == learn(1_000_000) != learn(359)
+
+
+def test_progress_is_printed_while_pieces_are_learned(texts: list[Path], tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(console, "REPORT_INTERVAL", -1.0)
+    for pieces in (MERGES, PIECES):
+        pieces.learn(texts, tmp_path)
+        assert "  lines read, to learn pieces: 360\n" in capsys.readouterr().err
+    MERGES.learn(texts, tmp_path)
+    assert "  merges learned: 20 of 20\n" in capsys.readouterr().err
 
 
 def test_lower_case_pieces_are_learned_of_long_lines_too_and_fewer_than_asked_for(tmp_path: Path) -> None:
