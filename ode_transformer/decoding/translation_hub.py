@@ -36,6 +36,7 @@ _shared: dict[str, Any] = {}  # what a fork inherits: the hub and the options of
 class TranslationHub(GeneratorHubInterface):
     """fairseq's interface of trained models, with :class:`BeamSearch`."""
 
+    max_positions: Any
     recorded: RecordedSearches | None = None  # searches that a GPU repeats; None to record none
 
     @property
