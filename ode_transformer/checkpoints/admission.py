@@ -8,8 +8,7 @@ fairseq's own interface also gets the words of a task, such as languages, and th
 import argparse
 import os
 import re
-from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Container, Mapping
 from copy import deepcopy
 from dataclasses import fields
 from functools import lru_cache
@@ -22,8 +21,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_ar
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from fairseq.utils import split_paths
-from torch import nn
-from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ode_transformer.checkpoints.reading import POSITIONS, check_sizes, option_group, saved_languages, saved_options
 from ode_transformer.support.errors import UserError
@@ -120,29 +117,6 @@ def admitted_model(options: Mapping[str, Any], any_of_fairseq: bool = False) -> 
     admitted = undeclared | declared
     check_sizes(admitted)
     return admitted | {"arch": arch, "ode_options_saved": True}
-
-
-@contextmanager
-def limited_parameters(stored_tensors: int, stored_numbers: int) -> Iterator[None]:
-    """Refuse to build a model of far more parameters than are stored, before their memory is written.
-
-    :param stored_numbers: in all stored tensors
-    :raises UserError: there are more
-    """
-    # Tied and replaced parameters are created several times.
-    tensors, numbers = 4 * stored_tensors + 100, 4 * stored_numbers + 10**6
-
-    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-        nonlocal tensors, numbers
-        tensors, numbers = tensors - 1, numbers - parameter.numel()
-        if min(tensors, numbers) < 0:
-            raise UserError("refused: its options describe far more parameters than it has")
-
-    hook = register_module_parameter_registration_hook(count)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def _is_plain(arch: object) -> bool:

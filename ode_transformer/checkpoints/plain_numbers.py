@@ -31,7 +31,7 @@ class _Array(list[Any]):
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, number_type, is_fortran, content = state
         array = np.frombuffer(content, number_type.dtype).reshape(shape, order="F" if is_fortran else "C")
-        self[:] = np.atleast_1d(array).tolist()
+        self[:] = np.atleast_1d(array).tolist() if array.size else []  # a shape of (10**9, 0) claims as many lists
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)

@@ -2,7 +2,8 @@
 
 A checkpoint is a pickle, and a pickle can run code. torch's restricted unpickler (``weights_only=True``) builds tensors
 and plain containers and refuses every other class; fairseq's files need one class more, ``argparse.Namespace``. What
-was read comes to fairseq through :mod:`ode_transformer.checkpoints.admission`. Models are built from what was read:
+was read comes to fairseq through :mod:`ode_transformer.checkpoints.admission`; how much it may need is said in
+:mod:`ode_transformer.checkpoints.stored_sizes`. Models are built from what was read:
 fairseq's own loading would read the file a second time, and in place of ``model.pt`` it takes a ``model-shard0.pt``
 beside it.
 """
@@ -13,7 +14,6 @@ import hashlib
 import os
 import re
 import warnings
-import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,15 +23,17 @@ import torch
 
 from ode_transformer.checkpoints.parameters import upgrade_checkpoint
 from ode_transformer.checkpoints.plain_numbers import numpy_allowed
+from ode_transformer.checkpoints.stored_sizes import check_archive, check_old_file, check_tensors, limited_parameters
 from ode_transformer.support.errors import DamagedCheckpoint, OptionError, UserError, is_out_of_memory
-from ode_transformer.support.files import atomic_write
+from ode_transformer.support.files import atomic_write, check_regular
 from ode_transformer.support.subword_models import SUBWORD_MODELS
 
-MAX_TENSORS, MAX_SETTINGS = 30_000, 10_000  # of a file, those of the optimizer included; bytes of a stack's settings
+MAX_SETTINGS = 10_000  # bytes of a stack's settings
 _REFUSED = r"GLOBAL (\S+) (?:was not an allowed|whose module)|Unsupported class (\S+)"  # of torch's messages
 _DISK_ERRORS = (errno.EIO, errno.ESTALE)  # damaged files raise others
 # Greatest values by the end of an option's name, far beyond published models: what is built must not fill a machine.
 _LARGEST = {"_layers": 1000, "_steps": 1000, "_dim": 2**16, "_positions": 2**18, "_sample": 2**18, "_size": 2**20}
+_LARGEST |= {"_labels": 10_000}
 _LARGEST_TABLE = 2**26  # numbers of a table of positions
 POSITIONS = ("max_positions", "max_source_positions", "max_target_positions", "tokens_per_sample")
 # Files beside a model and the options that name them, as in fairseq's from_pretrained.
@@ -48,19 +50,16 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     :raises DamagedCheckpoint: the file is broken or truncated
     :raises UserError: it is no fairseq checkpoint, or holds what could run code
     """
-    if Path(path).exists() and not Path(path).is_file():
-        raise UserError(f"{path}: not a file")
+    check_regular(Path(path))
     with open(path, "rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if zipfile.is_zipfile(file):  # not the format from before torch 1.6, which has no checksums
-                file.seek(-22, os.SEEK_END)
-                end = file.read()  # it counts the members, which take seconds to list
-                check_tensors(int.from_bytes(end[10:12], "little") if end.startswith(b"PK\5\6") else 0)
-                with zipfile.ZipFile(file) as archive:
-                    check_tensors(len(archive.namelist()))
-                    if archive.testzip() is not None:  # torch writes them and does not read them
-                        raise zipfile.BadZipFile
+            is_archive = file.read(4) == b"PK\3\4"  # as torch tells its formats apart
+            file.seek(0)
+            if is_archive:
+                check_archive(file)
+            else:  # the format from before torch 1.6, which has no checksums
+                check_old_file(file)
             file.seek(0)
             torch.serialization.add_safe_globals([argparse.Namespace])  # in which fairseq keeps options
             with numpy_allowed():
@@ -70,6 +69,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
             for name, tensor in state["model"].items():
                 if name.endswith("_extra_state") and tensor.numel() > MAX_SETTINGS:
                     raise UserError(f"refused: {name} has more than {MAX_SETTINGS:,} bytes")
+            check_tensors(state, os.fstat(file.fileno()).st_size)
             check_sizes(saved_options(state, "model"))
             upgrade_checkpoint(state)
         except UserError as error:
@@ -81,12 +81,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
                 raise UserError(f"{path}: refused: it holds {refused[1] or refused[2]}") from error
             raise DamagedCheckpoint(f"{path}: broken or truncated, or not a checkpoint") from error
     return state
-
-
-def check_tensors(number: int) -> None:
-    """Refuse a file of more tensors than any model and its optimizer have."""
-    if number > MAX_TENSORS:
-        raise UserError(f"refused: it holds more than {MAX_TENSORS:,} tensors")
 
 
 def check_sizes(options: Mapping[str, Any]) -> None:
@@ -162,7 +156,7 @@ def build_model(
     """
     from fairseq import checkpoint_utils, tasks
 
-    from ode_transformer.checkpoints.admission import admitted_state, limited_parameters
+    from ode_transformer.checkpoints.admission import admitted_state
 
     used = {name: state.get(name) for name in ("args", "cfg", "model")}
     used["optimizer_history"] = [{"optimizer_name": "", "lr_scheduler_state": {}, "num_updates": saved_updates(state)}]
@@ -173,8 +167,8 @@ def build_model(
         used = admitted_state(used, overrides)
         config = used["cfg"]
         task = task or tasks.setup_task(config.task, from_checkpoint=True)
-        stored = state["model"].values()
-        with limited_parameters(len(stored), sum(tensor.numel() for tensor in stored)):
+        with limited_parameters() as limit:
+            limit.allow_stored(state["model"])
             (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, state=used)
     except (UserError, OptionError) as error:
         raise UserError(f"{path}: {error}") from error

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ode_transformer.checkpoints.reading import build_model, load_checkpoint, saved_options
+from ode_transformer.checkpoints.stored_sizes import stored_numbers
 from ode_transformer.support.errors import UserError
 
 _TRANSLATION = ("translation", "joint_translation")
@@ -35,7 +36,7 @@ def load_trained_model(
     if task_name not in (*_TRANSLATION, *(("language_modeling",) if language_model else ())):
         kinds = "translation or language_modeling" if language_model else "translation"
         raise UserError(f"{path}: a model of the task {task_name}, not of {kinds}")
-    numbers = sum(tensor.numel() for tensor in state["model"].values())
+    numbers = stored_numbers(state["model"].values())
     for stack in {name.partition(".")[0] for name in state["model"]}:
         layers, width = (saved_model.get(f"{stack}_{size}") for size in ("layers", "embed_dim"))
         # An attention alone has four times the width squared.

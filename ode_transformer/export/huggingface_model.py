@@ -22,9 +22,10 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.checkpoints.admission import admitted_model, limited_parameters
+from ode_transformer.checkpoints.admission import admitted_model
 from ode_transformer.checkpoints.parameters import check_finite
-from ode_transformer.checkpoints.reading import check_sizes, check_tensors
+from ode_transformer.checkpoints.reading import check_sizes
+from ode_transformer.checkpoints.stored_sizes import LIMIT, check_tensor_count, limited_parameters
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.errors import UserError
 
@@ -33,6 +34,8 @@ SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS,
 
 # Arguments of from_pretrained that say where a file lies
 _SOURCE = ("cache_dir", "force_download", "proxies", "token", "revision", "local_files_only", "subfolder")
+
+MAX_TENSORS, MAX_NUMBERS = 10_000, 10**9  # of a model that is built from its options alone
 
 # Folders of earlier versions keep the projections of an attention apart (see nn.older_parameters).
 _OF_SELF_ATTENTION = r"(?<!encoder_attn\.)(?<!encoder_attn\.\d\.)function\."
@@ -62,6 +65,7 @@ class ODETransformerConfig(PretrainedConfig):
         self.options = options or {}
         self.source_size, self.target_size = source_size, target_size
         self.vocab_size = target_size
+        check_sizes({"num_labels": settings.get("num_labels")})  # transformers names each of them
         super().__init__(**{"is_encoder_decoder": True, **SPECIAL_TOKENS, **settings})
 
 
@@ -162,8 +166,13 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         check_sizes({"source_size": config.source_size, "target_size": config.target_size})
         options = Namespace(**admitted_model(config.options))
+        build = partial(build_from_options, options, config.source_size, config.target_size)
+        if LIMIT.get() is None:
+            with torch.device("meta"), limited_parameters() as limit:  # without any memory
+                limit.allow(MAX_TENSORS, MAX_NUMBERS)
+                build()
         with torch.device("cpu"):  # transformers builds models without numbers, but not everything is a parameter
-            self.model = build_from_options(options, config.source_size, config.target_size)
+            self.model = build()
         self.gradient_checkpointing = False
         for stack in (self.model.encoder, self.model.decoder):
             stack.trained_version = nn.Identity()  # the configuration says what the parameters were trained for
@@ -187,8 +196,9 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         path = cached_file(pretrained_model_name_or_path, SAFE_WEIGHTS_NAME, **source)
         with safe_open(path, "pt") as file:
             sizes = [math.prod(file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
-        check_tensors(len(sizes))
-        with limited_parameters(len(sizes), sum(sizes)):
+        check_tensor_count(len(sizes))
+        with limited_parameters() as limit:
+            limit.allow_for(len(sizes), sum(sizes))
             wants_report = settings.pop("output_loading_info", False)
             settings["output_loading_info"] = True
             model, report = super().from_pretrained(pretrained_model_name_or_path, *arguments, **settings)

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ode_transformer.checkpoints.admission import admitted_model
+from ode_transformer.checkpoints.stored_sizes import limited_parameters
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.errors import UserError
 
@@ -210,7 +211,9 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
     if options.share_all_embeddings or options.share_decoder_input_output_embed:
         parameters["decoder.output_projection.weight"] = parameters["decoder.embed_tokens.weight"]
     embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
-    model = build_from_options(options, *(len(matrix) for matrix in embeddings))
+    with limited_parameters() as limit:
+        limit.allow_stored(parameters)
+        model = build_from_options(options, *(len(matrix) for matrix in embeddings))
     for name, tensor in model.state_dict().items():  # those that only our model has
         if name.endswith((".version", "._extra_state", "._float_tensor")):
             parameters[name] = tensor

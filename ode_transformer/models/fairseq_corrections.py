@@ -46,9 +46,10 @@ from torch import Tensor
 from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.plain_numbers import plain_numbers
 from ode_transformer.checkpoints.reading import dictionary_digests, load_checkpoint, option_group, saved_options
+from ode_transformer.checkpoints.stored_sizes import LIMIT, check_dictionary, limited_parameters
 from ode_transformer.models.fairseq_parser import suggest_architecture
 from ode_transformer.models.option_groups import group_options
-from ode_transformer.support.errors import OptionError
+from ode_transformer.support.errors import OptionError, UserError, printable_line
 
 Function = Callable[..., Any]
 
@@ -466,7 +467,24 @@ def _read_checkpoint(
 ) -> dict[str, Any]:
     """Read a stranger's checkpoint as our commands do; fairseq evaluates its options as Python."""
     state = load_checkpoint(PathManager.get_local_path(path))
+    if (limit := LIMIT.get()) is not None:
+        limit.allow_stored(state["model"], path)
     return admitted_state(state, arg_overrides, any_of_fairseq=True)
+
+
+@_replace(checkpoint_utils, "load_model_ensemble_and_task")
+def _build_what_is_stored(original: Function, *arguments: Any, **options: Any) -> Any:
+    """Refuse a checkpoint whose options describe far more parameters than it has, as our commands do."""
+    with limited_parameters():
+        return original(*arguments, **options)
+
+
+@_replace(Dictionary, "add_from_file")
+def _read_dictionary(original: Function, dictionary: Dictionary, file: Any) -> None:
+    """Refuse a dictionary that is a pipe or a device, or one line without end."""
+    if isinstance(file, str):
+        check_dictionary(PathManager.get_local_path(file))
+    original(dictionary, file)
 
 
 @_replace(EMA, "_step_internal")
@@ -601,6 +619,18 @@ def _bleu(meters: MetersDict) -> float:
 
 # fairseq's checkpoints hold an argparse.Namespace, which PyTorch >= 2.6 refuses (5610).
 torch.serialization.add_safe_globals([argparse.Namespace])
+
+
+def _print_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Print a refusal in one line, and any other exception as Python does."""
+    if not issubclass(kind, UserError):
+        sys.__excepthook__(kind, error, trace)
+        return
+    print(f"{Path(sys.argv[0]).name}: error: {printable_line(error)}", file=sys.stderr)
+
+
+if Path(sys.argv[0]).name.startswith("fairseq-"):
+    sys.excepthook = _print_error
 
 # fairseq's parser answers a mistyped --arch by a list of 250 names. At exit, because it has ended the program by then.
 if Path(sys.argv[0]).name == "fairseq-train":

@@ -97,6 +97,15 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path}: not a file in an existing directory")
 
 
+def check_regular(path: Path) -> None:
+    """Check that a path, if it exists, is a regular file: a pipe would be waited for, and a device may never end.
+
+    :raises UserError: it is something else
+    """
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: not a regular file")
+
+
 def check_outputs_are_no_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
     """Check, before any work is done, that no output replaces an input."""
     read = set(map(os.path.realpath, inputs))

@@ -10,6 +10,7 @@ has no line at all: it is read as one without words.
 import os
 import re
 from dataclasses import dataclass
+from itertools import islice
 
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError, list_numbers
@@ -21,6 +22,7 @@ UNKNOWN_REFERENCE = "<<unk>>"  # for a word of the reference that the dictionary
 _SKIPPED = re.compile(
     r"(?: \| WARNING \| .* \| |WARNING:[\w.]+:)([\d,]+) samples have invalid sizes and will be skipped"
 )
+MAX_SKIPPED = 10**6  # sentences that a log may say were skipped: each becomes an empty output
 _LINE = re.compile(r"([STD])-(\d{1,18})\t(.*)", re.DOTALL)
 
 
@@ -62,8 +64,12 @@ def read_generate_log(path: str | os.PathLike[str], remove_bpe: str | None = Non
     numbers = sorted(texts["S"].keys() | texts["T"].keys() | texts["D"].keys())
     if not numbers:
         raise UserError(f"{path}: no output of fairseq-generate in this file")
+    if skipped > MAX_SKIPPED:
+        raise UserError(f"{path}: more than {MAX_SKIPPED:,} sentences were skipped")
     length = len(numbers) + skipped
-    missing = [number for number in range(max(length, numbers[-1] + 1)) if number not in texts["D"]]
+    # One more than were skipped tells enough: the greatest number is what a line says, and may be any.
+    absent = (number for number in range(max(length, numbers[-1] + 1)) if number not in texts["D"])
+    missing = list(islice(absent, skipped + 1))
     if len(missing) > skipped:
         # Without this plugin fairseq leaves out a last batch whose size 8 does not divide.
         hint = "decode to the end with --required-batch-size-multiple 1"

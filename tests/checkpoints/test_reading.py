@@ -11,9 +11,9 @@ import pytest
 import torch
 from checkpoint_for_tests import Intruder, as_args, open_model, rewrite
 
-from ode_transformer.checkpoints import reading
 from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.reading import load_checkpoint
+from ode_transformer.checkpoints.stored_sizes import MAX_TENSORS
 from ode_transformer.cli import main
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.errors import UserError
@@ -177,7 +177,7 @@ def test_a_small_file_does_not_occupy_the_machine(folder: Path, route: str, mess
 
 def test_more_tensors_than_any_model_has_are_refused_unread(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "many.pt", "w") as archive:
-        for number in range(reading.MAX_TENSORS + 1):
+        for number in range(MAX_TENSORS + 1):
             archive.writestr(f"many/data/{number}", "")
     with pytest.raises(UserError, match="refused: it holds more than 30,000 tensors"):
         load_checkpoint(tmp_path / "many.pt")

@@ -8,6 +8,7 @@ import pytest
 import torch
 from checkpoint_for_tests import make_model
 from commands_for_tests import ANY_NAME, PAIRS
+from limited_processes import answer
 from models_for_tests import split_projections
 from safetensors.torch import load_file, save_file
 
@@ -144,3 +145,26 @@ def test_a_small_folder_does_not_occupy_the_machine(tmp_path: Path) -> None:
         (folder / "config.json").write_text(json.dumps(config))
         with pytest.raises(UserError, match=f"refused: {message}"):
             load(folder)
+
+
+def test_a_configuration_alone_does_not_occupy_the_machine(tmp_path: Path) -> None:
+    """As AutoModelForSeq2SeqLM.from_config builds it, without parameters to compare with."""
+    from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
+
+    make_model(tmp_path)
+    config = export(tmp_path / "model.pt") / "config.json"
+    options = json.loads(config.read_text())["options"]
+    assert ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 30))
+    for changes in (
+        {"decoder_layers": 1000},
+        {"encoder_embed_dim": 2**16, "encoder_attention_heads": 2},
+        {"decoder_ffn_embed_dim": 2**16, "decoder_embed_dim": 2**14},
+    ):
+        assert "refused: its options describe a model too large" in answer(
+            lambda more=changes: ODETransformerForSeq2SeqLM(ODETransformerConfig(options | more, 20, 30))
+        )
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_labels": 10**8}))
+    for opened in (load, lambda folder: ODETransformerForSeq2SeqLM.from_pretrained(folder)):
+        assert answer(lambda opened=opened: opened(config.parent)) == (
+            "refused: option num_labels is 100000000, more than 10,000"
+        )

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 from commands_for_tests import PAIRS, SMALL, train_pieces
-from fairseq import options, tasks
-from fairseq.checkpoint_utils import load_model_ensemble_and_task
+from fairseq import checkpoint_utils, options, tasks
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -95,7 +94,7 @@ def open_model(door: str, folder: Path) -> object:
     if door == "verify":
         return verify_checkpoint(path, load_checkpoint(path))
     if door == "fairseq":  # as fairseq-generate --user-dir
-        return load_model_ensemble_and_task([str(path)], {"data": str(folder)})
+        return checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(folder)})
     if door == "from_pretrained":
         return ODETransformerModel.from_pretrained(str(folder), "model.pt")
     return load_trained_model(path, folder)

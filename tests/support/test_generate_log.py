@@ -74,6 +74,8 @@ def test_sentences_that_were_skipped_are_empty_and_counted(
     ("text", "message"),
     [
         ("", "no output of fairseq-generate"),
+        ("D-0\t-1\ta\nD-999999999999\t-1\tc\n", "sentence 1 has no hypothesis"),
+        (f"WARNING:fairseq:999,999,999 samples have invalid sizes and will be skipped\n{LOG}", "more than 1,000,000"),
         ("D-0\t-1\ta\nD-2\t-1\tc\n", "sentence 1 has no hypothesis .*: decode to the end with --required-batch-size"),
         (LOG + LOG.replace("best one", "other"), "log: a log of several runs, which differ in sentence 1: decode"),
     ],
