@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping
 from copy import deepcopy
 from dataclasses import fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from fairseq.checkpoint_utils import _upgrade_state_dict
@@ -98,6 +99,13 @@ def _admitted_folder(data: object) -> str:
     return folders
 
 
+def _is_file_in(folders: str, value: object) -> bool:
+    """Tell whether an option names a file in one of the folders of the data, such as a dictionary."""
+    if not isinstance(value, str) or not os.path.isfile(value):
+        return False
+    return any(Path(folder).resolve() in Path(value).resolve().parents for folder in split_paths(folders) if folder)
+
+
 def admitted_model(options: Mapping[str, Any], any_of_fairseq: bool = False) -> dict[str, Any]:
     """Return the options that the model of a file is built from.
 
@@ -142,20 +150,21 @@ def admitted_state(
 
     :param overrides: values of the user's, which are not checked
     :param any_of_fairseq: admit fairseq's other architectures and tasks, and leave out what is refused of them; admit
-        the folder of the data, unless ``overrides`` name one, and all words of the task
+        the folder of the data, unless ``overrides`` name one, and all words of the task and files in that folder
     :raises UserError: the architecture, the task, the folder or an option is refused
     """
     model, task, criterion = (saved_options(state, group) for group in ("model", "task", "criterion"))
     task = {**task, **{name: language for name, language in saved_languages(state).items() if language}}
     task_name = admitted_task(task, TASK_REGISTRY if any_of_fairseq else TASKS)
     args = {"data": "", "task": task_name} | admitted_options(TASK_REGISTRY[task_name], task)
-    words = {name: deepcopy(value) for name, value in task.items() if any_of_fairseq and _is_words(value)}
-    words.pop("user_dir", None)
+    words = {}
+    if any_of_fairseq:
+        args["data"] = (overrides or {}).get("data") or _admitted_folder(task.get("data"))
+        admitted = {name for name, value in task.items() if _is_words(value) or _is_file_in(args["data"], value)}
+        words = {name: deepcopy(task[name]) for name in admitted - {"data", "user_dir"}}
     of_task = {field.name for field in fields(TASK_DATACLASS_REGISTRY.get(task_name, FairseqDataclass))}
     of_task |= {action.dest for action in declared_flags(TASK_REGISTRY[task_name])}
     args |= {name: words[name] for name in of_task & words.keys()}
-    if any_of_fairseq and "data" not in (overrides or {}):
-        args["data"] = _admitted_folder(task.get("data"))
     name = str(criterion.get("criterion") or criterion.get("_name"))
     if name in CRITERION_REGISTRY:  # for fairseq-validate
         args |= {"criterion": name} | admitted_options(CRITERION_REGISTRY[name], criterion)

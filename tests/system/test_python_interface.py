@@ -8,6 +8,7 @@ import logging
 import multiprocessing
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -137,6 +138,21 @@ def test_multilingual_translation(arch: str, tokens: tuple[str, ...], text: Text
         translate_here(text.data, path, *task, *DIRECTION)
 
     check_translations(run_program(tmp_path, program))
+
+
+def test_dictionaries_of_other_names(text: Text, tmp_path: Path) -> None:
+    """Files in the folder of the data."""
+    data = Path(shutil.copytree(text.data, tmp_path / "data"))
+    task: tuple[object, ...] = ("--task", "translation_multi_simple_epoch", "--lang-pairs", "en-de", "--langs", "en,de")
+    for side, language in (("source", "en"), ("target", "de")):
+        (data / f"dict.{language}.txt").rename(data / f"{side} words")
+        task = (*task, f"--{side}-dict", data / f"{side} words")
+
+    def program() -> None:
+        path = train_here(data, tmp_path, "--arch", "transformer", *task, "--virtual-epoch-size", 100, *SMALL)
+        load_here(path)
+
+    run_program(tmp_path, program)
 
 
 @pytest.mark.parametrize("tokens", [(), ("--encoder-langtok", "src", "--decoder-langtok")], ids=len)
