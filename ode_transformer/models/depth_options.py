@@ -13,14 +13,16 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from omegaconf import OmegaConf
 
-from ode_transformer.nn import LSTM, STACKS, DepthChoice, Option, StackShape, idle_options, refusal
+from ode_transformer.nn import LSTM, Choice, DepthChoice, ModelChoice, Option, StackShape, idle_options, refusal
 from ode_transformer.support.arguments import (
     finite_float,
     flag_name,
+    non_negative_float,
     non_negative_int,
     positive_float,
     positive_int,
     probability,
+    whole_number,
 )
 from ode_transformer.support.errors import OptionError
 
@@ -31,7 +33,10 @@ RULE = (
 _NUMBERS: dict[tuple[type, str], Callable[[str], float]] = {
     (int, "positive"): positive_int,
     (int, "non-negative"): non_negative_int,
+    (int, "any"): whole_number,
     (float, "positive"): positive_float,
+    (float, "non-negative"): non_negative_float,
+    (float, "fraction"): probability,
     (float, "any"): finite_float,
 }
 _LISTED = 10  # values that a usage line shows
@@ -39,12 +44,8 @@ _LISTED = 10  # values that a usage line shows
 # Defaults of the flags that all our models have: those of a short flag of depth, and the others.
 DEPTH_DEFAULTS: dict[str, Any] = {
     **{option.dest(): option.default for option in DepthChoice.options().values() if not option.own_flag_only},
-    "post_norm": False,
+    **{option.dest(): option.default for option in ModelChoice.options().values()},
     "encoder_ode_scheme": DepthChoice().scheme,
-    "word_dropout_prob": 0.0,
-    "cpu_bf16": False,
-    "log_depth_interval": 0,
-    "log_samples": 0,
     "ode_options_saved": False,  # True in a checkpoint, whose model may use another scheme
 }
 
@@ -75,16 +76,14 @@ def add_depth_arguments(parser: argparse.ArgumentParser, stacks: tuple[str, ...]
             if prefix and not option.own_flag_only:
                 settings["help"] = argparse.SUPPRESS
             parser.add_argument(f"--{prefix}{option.flag}", **settings)
-    add = parser.add_argument
-    add("--post-norm", action="store_true", help="normalise after each sub-layer; needs --ode-function layer-output")
-    add("--word-dropout-prob", type=probability, metavar="P", help="fraction of word embeddings that is zeroed")
-    add("--cpu-bf16", action="store_true", help="train with products of matrices in bfloat16 on a CPU; needs --cpu")
-    if "decoder" in stacks:  # which computes the probabilities that the criterion reads
-        depth = "log gradient norms and learned stage weights by layer at every N updates; 0, the default, for never"
-        add("--log-depth-interval", type=non_negative_int, metavar="N", help=depth)
-    if stacks == STACKS:
-        samples = "log the translations of N sentences at every validation; 0, the default, for none"
-        add("--log-samples", type=non_negative_int, metavar="N", help=samples)
+    add_choice_arguments(parser, ModelChoice, stacks)
+
+
+def add_choice_arguments(parser: argparse.ArgumentParser, of_class: type[Choice], stacks: Collection[str] = ()) -> None:
+    """Add a flag for each option that a model with these stacks has once."""
+    for option in of_class.options().values():
+        if set(option.stacks) <= set(stacks):
+            parser.add_argument(f"--{option.flag}", **_settings(option))
 
 
 def _settings(option: Option) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from ode_transformer.nn.key_value_cache import Cache, Caches, KeyValueCache, equ
 from ode_transformer.nn.layer import STACKS, BlockId, Layer, LayerId
 from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.linear import ONEDNN_LINEAR, Linear, linear_map
-from ode_transformer.nn.options import Option, option
+from ode_transformer.nn.model_choice import ModelChoice
+from ode_transformer.nn.options import Choice, Option, option
 from ode_transformer.nn.scheme import build_scheme
 from ode_transformer.nn.sublayers import FeedForward, SubLayer
 from ode_transformer.nn.value_residual import ValueResidual

@@ -17,9 +17,10 @@ class Option:
     :param help: meaning of the flag
     :param values: returns the allowed values, to which plugins add; None for a switch or a number
     :param another: a number beside the default, for tests and tables
-    :param interval: positive, non-negative or any: the allowed numbers
+    :param interval: positive, non-negative, fraction or any: the allowed numbers
     :param flag: name of the flag; by default the field's, after the prefix of its choice
     :param own_flag_only: each stack has a flag, but there is no short one for both
+    :param stacks: those that a model needs for the option
     :param fairseqs: fairseq declares the flag
     :param read_by: tells whether a choice has a use for the option. It looks only at fields that stand before its own
     :param needs: what a choice that reads the option has
@@ -36,6 +37,7 @@ class Option:
     interval: str = "any"
     flag: str = ""
     own_flag_only: bool = False
+    stacks: tuple[str, ...] = ()
     fairseqs: bool = False
     read_by: Callable[[Any], bool] = lambda choice: True
     needs: str = ""

@@ -48,9 +48,11 @@ def _number(kind: Callable[[str], Number], is_allowed: Condition[Number], allowe
     return parse
 
 
+whole_number = _number(int, lambda value: True, "a whole number")
 positive_int = _number(int, lambda value: value >= 1, "a whole number from 1 on")
 non_negative_int = _number(int, lambda value: value >= 0, "a whole number from 0 on")
 positive_float = _number(float, lambda value: 0 < value < math.inf, "a positive number")
+non_negative_float = _number(float, lambda value: 0 <= value < math.inf, "a number from 0 on")
 finite_float = _number(float, math.isfinite, "a number")
 probability = _number(float, lambda value: 0 <= value < 1, "a probability in [0, 1)")
 

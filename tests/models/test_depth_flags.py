@@ -101,3 +101,41 @@ def test_a_made_up_option_is_declared_in_one_file(monkeypatch: pytest.MonkeyPatc
     action = next(action for action in parser._actions if action.dest == "ode_loud")
     assert flag_row(action, {"arch": {"ode_loud": False}}) == ("`--ode-loud`", "", "off", "made up")
     assert Louder.options()["loud"].samples() == (False, True)
+
+
+@dataclass(frozen=True)
+class Numbers(DepthChoice):
+    count: int = option(0, "made up")
+    length: float = option(0.0, "made up")
+    width: float = option(1.0, "made up", interval="non-negative")
+    share: float = option(0.0, "made up", interval="fraction")
+
+
+@pytest.mark.parametrize(
+    ("flag", "allowed", "refused"),
+    [
+        ("--ode-count", "-3", "0.5 is not a whole number"),
+        ("--ode-length", "-0.5", "inf is not a number"),
+        ("--decoder-ode-width", "0", "-1 is not a number from 0 on"),
+        ("--ode-share", "0.5", "1 is not a probability"),
+        ("--log-samples", "0", "-1 is not a whole number from 0 on"),
+        ("--word-dropout-prob", "0.1", "1.5 is not a probability"),
+    ],
+)
+def test_a_number_has_the_flag_of_its_kind_and_interval(
+    flag: str, allowed: str, refused: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(depth_options, "DepthChoice", Numbers)
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    depth_options.add_depth_arguments(parser, STACKS)
+    assert vars(parser.parse_args([flag, allowed])) == {flag[2:].replace("-", "_"): float(allowed)}
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"{flag}={refused.split()[0]}"])
+    assert refused in capsys.readouterr().err
+
+
+def test_only_a_model_with_a_decoder_logs_probabilities() -> None:
+    parser = argparse.ArgumentParser()
+    depth_options.add_depth_arguments(parser, ("encoder",))
+    flags = parser._option_string_actions
+    assert ("--post-norm" in flags, "--log-depth-interval" in flags, "--log-samples" in flags) == (True, False, False)
