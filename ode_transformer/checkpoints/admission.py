@@ -94,7 +94,7 @@ def _admitted_folder(data: object) -> str:
     for folder in filter(os.path.isdir, split_paths(folders)):
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.is_file() and not entry.is_dir():
+                if os.path.exists(entry) and not entry.is_file() and not entry.is_dir():
                     raise UserError(f"refused: in the folder of its data, {entry.path} is not a file")
     return folders
 

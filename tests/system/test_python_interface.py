@@ -235,7 +235,9 @@ def test_only_fairseqs_interface_reads_the_folder_that_a_checkpoint_names(untrai
     assert admitted_state(state, any_of_fairseq=True)["cfg"].task.data == folder == str(untrained.parent)
     assert admitted_state(state, {"data": "other"}, any_of_fairseq=True)["cfg"].task.data == "other"
     assert admitted_state(state)["cfg"].task.data == ""
-    os.mkfifo(tmp_path / "dict.en.txt")
+    (tmp_path / "link").symlink_to("nothing")
     state["cfg"]["task"]["data"] = f"{folder}:{tmp_path}"
+    assert admitted_state(state, any_of_fairseq=True)["cfg"].task.data == f"{folder}:{tmp_path}"
+    os.mkfifo(tmp_path / "dict.en.txt")
     with pytest.raises(UserError, match=r"refused: in the folder of its data, .*/dict\.en\.txt is not a file"):
         admitted_state(state, any_of_fairseq=True)
