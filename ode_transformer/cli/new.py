@@ -40,7 +40,16 @@ def run(args: Namespace) -> None:
         raise UserError(f"--for {args.library}: it takes no language model")
     from ode_transformer.lab.recipes.experiment import Experiment
     from ode_transformer.lab.recipes.machine import Machine
-    from ode_transformer.lab.recipes.own_recipe import LONG_LINE, UNITS, OwnRecipe, count_text, is_table, plan_training
+    from ode_transformer.lab.recipes.needs import describe_duration, model_of, processor_hours, training_hours
+    from ode_transformer.lab.recipes.own_recipe import (
+        CHARACTERS_PER_TOKEN,
+        LONG_LINE,
+        UNITS,
+        OwnRecipe,
+        count_text,
+        is_table,
+        plan_training,
+    )
     from ode_transformer.lab.recipes.preparation import LONG_LINE_OUTCOMES, RecipeData
 
     if args.kind is None and kind == "text":
@@ -61,7 +70,9 @@ def run(args: Namespace) -> None:
     ]
     text = recipe.text(comments)
     read = Recipe.model_validate(yaml.safe_load(text)).for_arch(None)
-    model = Experiment(read, RecipeData(read, path.parent), Machine(0)).model_description([plan.pieces])
+    data = RecipeData(read, path.parent)
+    on_processor, on_gpu = (Experiment(read, data, machine) for machine in (Machine(0), Machine(1, large_gpus=True)))
+    model = on_processor.model_description([plan.pieces])
     write_text(path, text)
     uses = Counter(path.resolve() for paths in files.values() for path in paths)
     for file in (file for file, count in uses.items() if count > 1):
@@ -74,6 +85,12 @@ def run(args: Namespace) -> None:
     if "test" not in files:
         print("no --test: the scores will be those of the validation text")
     print(f"{model} with at most {plan.pieces:,} pieces, {plan.updates:,} updates of {plan.tokens_per_update:,} tokens")
+    # A validation at the end of each pass reads its text once, without the backward pass.
+    whole = 1 + max(counts["valid"].characters) / max(counts["train"].characters) / 3
+    sentence = round(max(counts["train"].characters) / CHARACTERS_PER_TOKEN / counts["train"].lines)
+    hours = processor_hours(on_processor, [plan.pieces], max(sentence, 1)), training_hours(on_gpu, model_of(on_gpu))
+    times = [describe_duration(whole * of_machine) for of_machine in hours]
+    print(f"training: about {times[0]} on this processor, as busy as it is; {times[1]} on a GPU like an H200")
     if arch is None and kind != "text":
         print("to export to CTranslate2, which has no such layers: --for ctranslate2 chooses another model")
     print(f"next: {command}")

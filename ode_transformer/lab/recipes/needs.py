@@ -2,16 +2,22 @@
 
 import math
 import shutil
+import time
 from collections.abc import Sequence
 from functools import cache
 
+import torch
 import yaml
-from fairseq.models import BaseFairseqModel
+from fairseq.models import BaseFairseqModel, FairseqEncoderDecoderModel
+from torch.nn import functional
 
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH, build_outline, count_forward_operations
+from ode_transformer.support import commands
 from ode_transformer.support.yaml_file import CONFIGS
 
+STEP_TOKENS = (64, 256, 1024)  # of steps that are measured, until one takes long
+LONG_STEP = 1.0  # seconds
 DEFAULT_DICTIONARY = 32_000  # entries, where the recipe says nothing of them
 
 
@@ -35,6 +41,41 @@ def training_hours(experiment: Experiment, model: BaseFairseqModel) -> float:
     operations = count_forward_operations(model) / SENTENCE_LENGTH
     speed = nearest["speed"] * nearest["operations"] / operations
     return batch.tokens * (experiment.last_update() or 0) / (speed * batch.processes) / 3600
+
+
+def processor_hours(experiment: Experiment, dictionaries: Sequence[int], sentence: int) -> float:
+    """Estimate the hours of a training of known length on this processor, from a step that is measured now.
+
+    :param dictionaries: sizes of the source's and the target's dictionary
+    :param sentence: mean number of a sentence's tokens
+    """
+    batch, model = experiment.batch, build_outline(experiment.train_settings, dictionaries).train()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.02)
+
+    def seconds_by_token(tokens: int) -> tuple[float, float]:
+        """Return the time of a step with random words, and that by token."""
+        length = min(sentence, tokens, batch.max_tokens)
+        words = torch.randint(4, min(dictionaries), (min(tokens, batch.max_tokens) // length, length))  # [B, L]
+        texts = {"src_tokens": words, "src_lengths": torch.full((len(words),), length)}
+        if isinstance(model, FairseqEncoderDecoderModel):
+            texts["prev_output_tokens"] = words
+        start = time.perf_counter()
+        functional.cross_entropy(model(**texts)[0].flatten(0, 1), words.flatten()).backward()
+        seconds = time.perf_counter() - start
+        return seconds, seconds / words.numel()
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(commands.threads_to_set(experiment.recipe.threads) or threads)
+    try:
+        seconds_by_token(STEP_TOKENS[0])  # the first step takes longer
+        for tokens in STEP_TOKENS:
+            seconds, by_token = seconds_by_token(tokens)
+            if seconds > LONG_STEP:
+                break
+    finally:
+        torch.set_num_threads(threads)
+    return batch.tokens * (experiment.last_update() or 0) * by_token / 3600
 
 
 def model_of(experiment: Experiment) -> BaseFairseqModel:
@@ -70,6 +111,14 @@ def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
     speed = " on GPUs as fast as an H200, with CUDA graphs (docs/results/speed.md)" if first.machine.gpus else ""
     unknown = f"; without {untimed} of the trainings, whose time is unknown" if untimed else ""
     return f"{disk}\ntime: about {_rounded(hours)} hours{speed}{unknown}" if hours else disk
+
+
+def describe_duration(hours: float) -> str:
+    """Return an estimated time in minutes, hours or days."""
+    for length, unit in ((24, "days"), (1, "hours")):
+        if hours >= 2 * length:
+            return f"{hours / length:.0f} {unit}"
+    return f"{max(2, round(60 * hours))} minutes"
 
 
 def _rounded(value: float) -> str:

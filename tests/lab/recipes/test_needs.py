@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 
 import pytest
 from models_for_tests import outline
@@ -10,7 +11,7 @@ from models_for_tests import outline
 from ode_transformer.lab.recipes import workflow
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
-from ode_transformer.lab.recipes.needs import describe_needs, gpu_speeds
+from ode_transformer.lab.recipes.needs import describe_duration, describe_needs, gpu_speeds, processor_hours
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.recipe import load_recipe
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH, count_forward_operations
@@ -26,6 +27,25 @@ def test_speeds_are_those_of_the_measurements() -> None:
         size = {512: "", 1024: "_big"}[entry["width"]]
         model = outline(f"ode_transformer_euler_wmt_en_de{size}", record["setting"]["vocabulary"])
         assert entry["operations"] == pytest.approx(count_forward_operations(model) / SENTENCE_LENGTH, rel=1e-4)
+
+
+def test_hours_of_a_processor_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of half a second are measured up to the size of a pass, those of two seconds up to 64 tokens."""
+    options = RunOptions(arch="ode_transformer_rk2_tiny", train_flags=("--max-update", "36"))
+    recipe = load_recipe("quickstart_text", options)
+    data = workflow.recipe_data(recipe, "quickstart_text", options)
+    experiment = Experiment(recipe, data, Machine(0), options)
+    assert (experiment.batch.tokens, experiment.batch.max_tokens) == (500, 500)
+    for seconds, tokens in ((0.5, 500), (2, 60)):
+        clock = iter(seconds * step for step in range(100))
+        monkeypatch.setattr("ode_transformer.lab.recipes.needs.time", SimpleNamespace(perf_counter=clock.__next__))
+        assert processor_hours(experiment, [100], 20) == pytest.approx(500 * 36 / tokens * seconds / 3600)
+    assert [describe_duration(hours) for hours in (0.001, 0.4, 5, 60)] == [
+        "2 minutes",
+        "24 minutes",
+        "5 hours",
+        "2 days",
+    ]
 
 
 def test_hours_by_hand() -> None:

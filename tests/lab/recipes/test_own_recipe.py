@@ -62,6 +62,9 @@ def test_own_text_becomes_own_numbers(tmp_path: Path, monkeypatch, capsys) -> No
     assert warnings.endswith("".join(f"warning: {tmp_path / name}: {probably}: {long[name]}\n" for name in long))
     assert "next: ode-transformer reproduce" in printed
     assert re.search(r"^ode_transformer_rk2_tiny: 1 \+ 3 layers, [\d,]+ parameters with at most [\d,]+", printed, re.M)
+    assert re.search(
+        r"^training: about \d+ minutes on this processor, as busy as it is; 2 minutes on a GPU", printed, re.M
+    )
     text = path.read_text(encoding="utf-8")
     assert yaml.safe_load(text)["threads"] == 1
     assert str(tmp_path) not in text.partition("\ntitle:")[2]  # files are relative to the recipe
