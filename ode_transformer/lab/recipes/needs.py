@@ -1,4 +1,4 @@
-"""Disk and time that trainings will need, estimated from their models and numbers of updates."""
+"""Disk, time and memory that trainings will need, estimated from their models, numbers of updates and pairs."""
 
 import math
 import shutil
@@ -14,11 +14,15 @@ from torch.nn import functional
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.models.model_from_options import SENTENCE_LENGTH, build_outline, count_forward_operations
 from ode_transformer.support import commands
+from ode_transformer.support.files import read_json
 from ode_transformer.support.yaml_file import CONFIGS
 
 STEP_TOKENS = (64, 256, 1024)  # of steps that are measured, until one takes long
 LONG_STEP = 1.0  # seconds
 DEFAULT_DICTIONARY = 32_000  # entries, where the recipe says nothing of them
+# Of each pair in each process: fairseq orders the pairs and lists them by batches (python benchmarks/corpus_cost.py)
+BYTES_PER_PAIR = 190
+LEAST_MEMORY = 1e9  # bytes that are worth a line
 
 
 @cache
@@ -86,8 +90,20 @@ def model_of(experiment: Experiment) -> BaseFairseqModel:
     return build_outline(experiment.train_settings, [size] if vocabulary.joined else [size, size])
 
 
+def batches_memory(experiment: Experiment) -> str:
+    """Return a line on the memory that the processes of a machine need for the order of the pairs; "" if little."""
+    data, machine = experiment.data, experiment.machine
+    counted = data.folder / "counts.json"
+    pairs = (read_json(counted) if counted.exists() else experiment.recipe.counts).get("train", 0)
+    processes = machine.gpus or machine.cpu_processes
+    if not data.parallel or (memory := BYTES_PER_PAIR * pairs * processes) < LEAST_MEMORY:
+        return ""
+    each = f", which each of {processes} processes keeps" if processes > 1 else ""
+    return f"\nmemory: about {_rounded(memory / 1e9)} GB for the order of {pairs:,} pairs{each}"
+
+
 def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
-    """Return in lines the disk and the time that systems need, each with an experiment for each seed."""
+    """Return in lines the disk, memory and time that systems need, each with an experiment for each seed."""
     all_checkpoints, largest, models, hours, untimed = 0.0, 0.0, 0.0, 0.0, 0
     for experiments in systems:
         first, model = experiments[0], model_of(experiments[0])
@@ -110,7 +126,8 @@ def describe_needs(systems: Sequence[Sequence[Experiment]]) -> str:
     disk = f"disk: about {needed} GB of checkpoints; {free} GB are free{fewer}"
     speed = " on GPUs as fast as an H200, with CUDA graphs (docs/results/speed.md)" if first.machine.gpus else ""
     unknown = f"; without {untimed} of the trainings, whose time is unknown" if untimed else ""
-    return f"{disk}\ntime: about {_rounded(hours)} hours{speed}{unknown}" if hours else disk
+    needs = f"{disk}{batches_memory(systems[0][0])}"
+    return f"{needs}\ntime: about {_rounded(hours)} hours{speed}{unknown}" if hours else needs
 
 
 def describe_duration(hours: float) -> str:

@@ -55,3 +55,23 @@ def test_hours_by_hand() -> None:
     data = workflow.recipe_data(recipe, "wmt14_en_de", options)
     needs = describe_needs([[Experiment(recipe, data, Machine(8, "fp16"), options)]])
     assert "\ntime: about 0.6 hours on GPUs as fast as an H200" in needs
+
+
+def test_memory_of_the_pairs_by_hand(tmp_path: Path) -> None:
+    """190 bytes for each published pair in each process of a machine, or for each that was prepared."""
+    options = RunOptions(arch="ode_transformer_euler_wmt_en_de", output=tmp_path)
+    recipe = load_recipe("wmt14_en_fr", options)
+    data = workflow.recipe_data(recipe, "wmt14_en_fr", options)
+
+    def memory(machine: Machine) -> list[str]:
+        needs = describe_needs([[Experiment(recipe, data, machine, options)]])
+        return [line for line in needs.splitlines() if line.startswith("memory")]
+
+    many = Machine(8, "fp16", nodes=2)
+    each = ", which each of 8 processes keeps"
+    assert memory(many) == [f"memory: about 54 GB for the order of 35,700,000 pairs{each}"]
+    assert memory(Machine(0)) == ["memory: about 6.8 GB for the order of 35,700,000 pairs"]
+    data.folder.mkdir()
+    (data.folder / "counts.json").write_text('{"train": 1000000}')
+    assert memory(many) == [f"memory: about 1.5 GB for the order of 1,000,000 pairs{each}"]
+    assert memory(Machine(1, "fp16")) == []
