@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ode_transformer.lab.metrics.m2_file import correct_tokens, max_annotators, read_m2
-from ode_transformer.lab.metrics.max_match import BETA, Counts, prf_scores
-from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_line_counts
+from ode_transformer.lab.metrics.max_match import BETA, MAX_PAIRS, Counts, prf_scores
+from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_line_counts, check_word_pairs
 from ode_transformer.support.console import print_progress, track
 from ode_transformer.support.errors import UserError
 
@@ -103,6 +103,8 @@ def system_counts(hypotheses: Mapping[str, Lines], gold_file: Path) -> tuple[dic
     references: list[list[list[TypedEdit]]] = []
     edits: dict[str, list[list[TypedEdit]]] = {name: [] for name in hypotheses}
     for number, sentence in enumerate(track(gold, "sentences with typed edits")):
+        longest = max(len(lines[number].split()) for lines in hypotheses.values())
+        check_word_pairs(longest, len(sentence.tokens), MAX_PAIRS, sentence.location)
         source = annotator.parse(" ".join(sentence.tokens))
         references.append([])
         for corrector in sorted(sentence.edits) or [0]:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from ode_transformer.lab.metrics.edit_lattice import MAX_UNCHANGED, EditLattice, SystemEdit
 from ode_transformer.lab.metrics.m2_file import AnnotatedSentence, Edit, max_annotators, read_m2
-from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_line_counts
+from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_line_counts, check_word_pairs
 from ode_transformer.support.console import track
 
 BETA = 0.5
+MAX_PAIRS = 10**6  # of words: they take a second, and half a minute where all differ
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def max_match(hypotheses: Sequence[str], gold: Sequence[AnnotatedSentence]) -> l
     check_line_counts(hypotheses, gold)
     sentences, total = [], Counts()
     for line, sentence in zip(track(hypotheses, "sentences scored"), gold, strict=True):
+        check_word_pairs(len(line.split()), len(sentence.tokens), MAX_PAIRS, sentence.location)
         lattice = EditLattice(sentence.tokens, line.split())
         candidates = [
             MatchedSentence(sentence, annotator, tuple(lattice.edits(sentence.edits.get(annotator, ()))))

@@ -1,5 +1,6 @@
 """The interface of a metric: a function of a system's output and of settings, some of which it requires."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -131,3 +132,17 @@ def paired_references(hypotheses: Lines, settings: Settings) -> Lines:
     references = settings.references or []
     check_line_counts(hypotheses, references, *settings.more_references)
     return references
+
+
+def check_word_pairs(output: int, right: int, limit: int, location: str) -> None:
+    """Refuse two long lines before a table of all pairs of their words fills the memory.
+
+    :param output: number of words of the system's line
+    :param right: number of words of the correct line, or of the source
+    :param location: names the line in the error
+    :raises UserError: there are more than ``limit`` pairs
+    """
+    if output * right > limit:
+        side = math.isqrt(limit)
+        pairs = f"at most {limit:,} pairs of words are compared, as of two lines of {side:,}"
+        raise UserError(f"{location}: lines of {output:,} and {right:,} words are too long: {pairs}")

@@ -12,7 +12,7 @@ from importlib.metadata import version
 
 import regex
 
-from ode_transformer.lab.metrics.metric import Lines, Score, Settings, paired_references
+from ode_transformer.lab.metrics.metric import Lines, Score, Settings, check_word_pairs, paired_references
 from ode_transformer.lab.metrics.translation_scores import SCRIPTS, count_letters
 from ode_transformer.support.console import track
 
@@ -22,6 +22,7 @@ SENTENCES = {
     "period": lambda document: document.replace(". ", ".\n"),
     "none": lambda document: document,
 }
+MAX_PAIRS = 25 * 10**6  # of words in two lines: they take ten seconds
 KINDS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeLsum"}
 
 
@@ -44,12 +45,20 @@ class UnicodeWords:
 def rouge(hypotheses: Lines, settings: Settings) -> list[Score]:
     """Compute the three F1 scores, in per cent."""
     from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import DefaultTokenizer
 
     references, split = paired_references(hypotheses, settings), SENTENCES[settings.sentences]
     latin = is_latin(references)
-    scorer = RougeScorer(list(KINDS.values()), use_stemmer=True, tokenizer=None if latin else UnicodeWords())
+    words = DefaultTokenizer(use_stemmer=True) if latin else UnicodeWords()
+    scorer = RougeScorer(list(KINDS.values()), tokenizer=words)
+    documents = []
     pairs = zip(track(hypotheses, "documents scored"), references, strict=True)
-    documents = [scorer.score(split(r), split(h)) for h, r in pairs]
+    for number, (hypothesis, reference) in enumerate(pairs, start=1):
+        if len(hypothesis) * len(reference) > MAX_PAIRS:  # of letters, which are quickly counted
+            counted = DefaultTokenizer() if latin else words  # a stemmer takes its time
+            lengths = len(counted.tokenize(hypothesis)), len(counted.tokenize(reference))
+            check_word_pairs(*lengths, limit=MAX_PAIRS, location=f"line {number} of the output")
+        documents.append(scorer.score(split(reference), split(hypothesis)))
     tokenizer = "stemmer:porter|words:a-z0-9" if latin else "words:unicode"
     signature = f"F1|sentences:{settings.sentences}|{tokenizer}|rouge-score:{version('rouge-score')}"
 

@@ -34,6 +34,12 @@ def gold(text: str) -> list[AnnotatedSentence]:
     return list(iterate_sentences(text.splitlines(), "gold.m2"))
 
 
+def test_sentences_too_long_for_a_lattice():
+    long = "word " * 1001
+    with pytest.raises(UserError, match=r"gold\.m2:1: lines of 1,001 and 1,001 words are too long: at most 1,000,000 "):
+        max_match([long], gold(f"S {long}\n"))
+
+
 def test_example_of_the_official_scorer():
     matched = max_match(OUTPUT, gold(EXAMPLE))
     assert [found.annotator for found in matched] == [0, 1, 0]

@@ -135,6 +135,18 @@ def test_scores_by_hand(hypotheses: list[str], references: list[str], sentences:
     assert {score.sentences for score in scores} == {len(references)}
 
 
+@pytest.mark.parametrize(
+    ("output", "right", "lengths"),
+    [("a b c d " * 50_000, "d c b a " * 50_000, "200,000 and 200,000"), ("猫" * 5001, "犬" * 5000, "5,001 and 5,000")],
+)
+def test_documents_too_long_for_a_table(output: str, right: str, lengths: str) -> None:
+    message = f"line 2 of the output: lines of {lengths} words are too long: at most 25,000,000 pairs of words"
+    with pytest.raises(UserError, match=message):
+        rouge(["a", output], Settings(["a", right]))
+    # An output that repeats itself to its limit, of a short reference, is honest.
+    assert rouge(["a " * 100_000], Settings(["a b"]))[0].value == pytest.approx(2 * 1 / (100_000 + 2) * 100)
+
+
 def test_error_rates() -> None:
     hypotheses = ["K AE T", "D AA G Z", ""]  # none, a substitution and an insertion, three deletions
     settings = Settings(["K AE T", "D AO G", "B ER D"])
