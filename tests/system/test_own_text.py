@@ -22,8 +22,9 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
         blocks_of("README.md")[1] + REFUSED,
         *[block for block in blocks_of("docs/usage.md") if " data/model.pt" in block],
         blocks_of("docs/export.md")[1],
+        *[block for block in blocks_of("docs/first_steps.md") if "rk2/checkpoint_best.pt" in block],
     ]
-    assert len(blocks) == 4
+    assert len(blocks) == 7
     lines = "\n".join(blocks)
     for written, short in SHORTER.items():
         assert written in lines
@@ -42,7 +43,8 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
     refused = (tmp_path / "refused").read_text()
     hint = "a dictionary of checkpoints/checkpoint_best.pt: give its folder as DATA (the training read data)"
     assert f"checkpoints/dict.en.txt: missing, {hint}" in refused
-    assert done.stdout.count("BLEU") == 3
+    assert done.stdout.count("BLEU") == 4
+    assert "encoder layer 1:" in done.stdout  # the stage weights of RK2
     assert len((tmp_path / "test.de").read_text().splitlines()) == LINES
 
 
