@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from fairseq.data import data_utils
 
-from ode_transformer.graphs.shapes import length_edges, round_up_count, round_up_length
+from ode_transformer.speed.shapes import length_edges, round_up_count, round_up_length
 
 MEANS = 29, 31  # tokens of source and target
 SPREAD, CORRELATION = 0.6, 0.8  # of the logarithms of the lengths

@@ -40,8 +40,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ode_transformer.decoding.recorded_search import RecordedSearch, RecordedSearches, SearchRules
-from ode_transformer.graphs.recording import RECORDERS, Compute, recording
 from ode_transformer.nn import FixedCache
+from ode_transformer.speed.recording import Compute, recording
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.files import write_text
 from ode_transformer.support.tables import markdown_table
@@ -140,6 +140,8 @@ class Meter:
             ):
                 stack.callback(handle.remove)
             stack.enter_context(patch.object(FixedCache, "write", self.within(CACHES, FixedCache.write)))
+            launch = "ode_transformer.speed.kernels.launch"
+            stack.enter_context(patch(launch, lambda kernel, grid, moved, *_, **__: self.note(Cost(1, moved))))
             stack.enter_context(_Operators(self))
             stack.enter_context(_FusedFunctions(self))
             yield
@@ -318,10 +320,7 @@ def _training_step(name: str, sentences: int, size: str) -> Meter:
     system, meter = build(name, sentences, size), Meter("loss")
     system.model.train()
     # PyTorch knows no autocast of meta tensors.
-    with (
-        patch("torch.is_autocast_enabled", lambda *_: False),
-        patch.dict(RECORDERS, meta=lambda: MeteredRecorder(meter)),
-    ):
+    with patch("ode_transformer.speed.recording.build_recorder", lambda _: MeteredRecorder(meter)):
         if SYSTEMS[name].recorded:
             for _ in range(2):  # a shape is recorded when it comes the second time
                 system.loss()
@@ -339,12 +338,12 @@ def _search_step(name: str, sentences: int, size: str) -> Meter:
     system.model.eval()
     system.prepare_to_decode()
     ensemble = EnsembleModel([system.model])
-    source, lengths = RecordedSearches.pad(system.batch["net_input"]["src_tokens"], torch.empty(sentences), 1)
+    source, _ = RecordedSearches.pad(system.batch["net_input"]["src_tokens"], torch.empty(sentences), 1)
     with torch.inference_mode():
-        outputs = ensemble.forward_encoder({"src_tokens": source, "src_lengths": lengths.to("meta")})
         limit = system.setting.target_length - 1
-        search = RecordedSearch(ensemble, outputs, SearchRules(4, 2, 1, 3, 0.0, limit, 1.0), capacity=64)
+        search = RecordedSearch(ensemble, source, SearchRules(4, 2, 1, 3, 0.0, limit, 1.0), capacity=64)
         search._take_step(0)
+        search.inputs.room = 32  # as at the 25th word
         with meter.running():
             search._compute()
     return meter

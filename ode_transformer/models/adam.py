@@ -1,18 +1,11 @@
-"""fairseq's Adam over all parameters at once, by PyTorch's fused kernel.
-
-    m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   θ ← (1 − ηλ) θ
-    fairseq    θ ← θ − η √(1 − β₂ᵗ) / (1 − β₁ᵗ) · m / (√v + ε)
-    PyTorch    θ ← θ − η' m / (√v + ε)        at t = ∞, where it corrects nothing; η' = η √(1 − β₂ᵗ) / (1 − β₁ᵗ)
+"""fairseq's Adam as one fused update of all parameters, :mod:`ode_transformer.speed.adam`.
 
 On a GPU the parameters, their gradients, both moments and the float32 copy of half-precision parameters are one flat
-tensor each, so that an update is a handful of launches. Axes: none, all tensors have the shape of a parameter.
+tensor each, so that an update is a handful of launches.
 """
 
-import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 import torch
@@ -23,100 +16,11 @@ from fairseq.optim.fairseq_optimizer import FairseqOptimizer
 from omegaconf import II
 from torch import Tensor
 
-from ode_transformer.graphs import FlatTensor, flatten, static_gradients
+from ode_transformer.speed import flat
+from ode_transformer.speed.adam import MOMENTS, Adam
+from ode_transformer.speed.flat import FlatTensor
 
-FLAT_DEVICES = {"cuda"}  # on a CPU each parameter of a checkpoint would keep the storage of all
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 _NORM_MARGIN = 1e-6  # that clipping adds to a norm
-
-
-class Adam(torch.optim.Optimizer):
-    """Adam with decoupled weight decay; its state has the form of ``fairseq.optim.adam.Adam``.
-
-    :param settings: lr, betas, eps and weight_decay
-    :param flat: the parameters as parts of one tensor, and their gradients, perhaps in half precision
-    """
-
-    supports_memory_efficient_fp16 = True  # by the float32 copy of ``FairseqAdam``
-    disable_mem_eff_fp16_loading_hack = True  # for optimizers without a float32 copy
-    supports_flat_params = True
-
-    def __init__(self, params: Any, settings: dict[str, Any], flat: tuple[FlatTensor, FlatTensor] | None) -> None:
-        super().__init__(params, settings | {"amsgrad": False})
-        self._flat = flat
-        self._flat_moments = [FlatTensor(flat[0].parts) for _ in _MOMENTS] if flat else []
-        self._updates_all = flat is not None and flat[0].whole.dtype != flat[1].whole.dtype
-        self._endless: dict[torch.device, Tensor] = {}  # t of PyTorch's kernel
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None, scale: float = 1.0) -> float | None:  # type: ignore[override]
-        """Update all parameters that have a gradient, which is divided by ``scale``."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            together: dict[tuple[torch.device, int], list[list[Tensor]]] = defaultdict(list)
-            updates = [self._count_update(number, parameter) for number, parameter in enumerate(group["params"])]
-            for count, run in groupby(range(len(updates)), key=updates.__getitem__):
-                for tensors in self._tensors(group["params"], list(run)) if count else ():
-                    together[tensors[0].device, count].append(tensors)
-            for (device, count), rows in together.items():
-                self._update(rows, device, count, group, scale)
-        return loss
-
-    def _count_update(self, number: int, parameter: Tensor) -> int:
-        """Return the number t of the parameter's update that begins; 0 if it has no gradient."""
-        if parameter.grad is None and not self._updates_all:
-            return 0
-        state = self.state[parameter]
-        if not state:
-            state["step"] = 0
-            flat = [moment.parts[number] for moment in self._flat_moments]
-            state.update(zip(_MOMENTS, flat or [torch.zeros_like(parameter) for _ in _MOMENTS], strict=True))
-        state["step"] += 1
-        return int(state["step"])
-
-    def _tensors(self, parameters: list[Tensor], run: list[int]) -> list[list[Tensor]]:
-        """Return θ, g, m and v of neighbouring parameters, which are one slice of flat tensors."""
-        if self._flat is None:
-            rows = [parameters[number] for number in run]
-            return [[p, p.grad, *(self.state[p][moment] for moment in _MOMENTS)] for p in rows if p.grad is not None]
-        values, gradients, *moments = (x.span(run[0], run[-1] + 1) for x in (*self._flat, *self._flat_moments))
-        return [[values, gradients.to(values.dtype), *moments]]
-
-    def _update(
-        self, rows: list[list[Tensor]], device: torch.device, updates: int, group: dict[str, Any], scale: float
-    ) -> None:
-        beta1, beta2 = group["betas"]
-        correction = math.sqrt(1 - beta2**updates) / (1 - beta1**updates)
-        if device not in self._endless:
-            self._endless[device] = torch.full((), math.inf, device=device)
-        values, gradients, *moments = (list(column) for column in zip(*rows, strict=True))
-        torch._fused_adamw_(
-            values,
-            gradients,
-            moments[0],
-            moments[1],
-            [],
-            [self._endless[device]] * len(rows),
-            lr=group["lr"] * correction,
-            beta1=beta1,
-            beta2=beta2,
-            weight_decay=group["weight_decay"] / correction,
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=False,
-            grad_scale=None if scale == 1.0 else torch.full((), scale, device=device),
-        )
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state of :meth:`state_dict`, into the flat moments if there are any."""
-        super().load_state_dict(state_dict)
-        for name, moments in zip(_MOMENTS, self._flat_moments, strict=False):
-            for parameter, flat in zip(self.param_groups[0]["params"], moments.parts, strict=True):
-                if parameter in self.state:
-                    self.state[parameter][name] = flat.copy_(self.state[parameter][name])
 
 
 # fairseq reads the types of options from the fields themselves: no ``from __future__ import annotations`` here.
@@ -146,33 +50,28 @@ class FairseqAdam(adam.FairseqAdam):
         self._copy: FlatTensor | None = None  # float32, of parameters in half precision
         self._values: FlatTensor | None = None
         if params[0].dtype in (torch.float16, torch.bfloat16):
-            self._values, self._copy = flatten(params), FlatTensor(params, torch.float32)
+            self._values, self._copy = flat.flatten(params), FlatTensor(params, torch.float32)
             self._copy.whole.copy_(self._values.whole)
             params = [torch.nn.Parameter(values) for values in self._copy.parts]
         # FSDP moves a parameter's storage, and several devices cannot share one tensor.
-        elif {p.device.type for p in params} <= FLAT_DEVICES and len({p.device for p in params}) == 1 < len(params):
-            self._values = None if hasattr(params[0], "_is_sharded") else flatten(params)
-        flat = None
+        elif all(flat.suits(p.device) for p in params) and len({p.device for p in params}) == 1 < len(params):
+            self._values = None if hasattr(params[0], "_is_sharded") else flat.flatten(params)
+        joined = None
         if self._values is not None:
-            self._gradients = static_gradients(self._parameters)
-            flat = self._copy or self._values, self._gradients
-        self._optimizer = Adam(params, self.optimizer_config, flat)
+            joined = self._copy or self._values, FlatTensor(self._parameters)  # and gradients
+        self._optimizer = Adam(params, self.optimizer_config, joined)
 
-    @torch.no_grad()
     def _collect_gradients(self) -> None:
-        """Copy gradients that lie elsewhere into the flat tensor; in half precision a missing one is zero."""
-        if self._values is None:
-            return
-        parts = zip(self._parameters, self._gradients.parts, strict=True)
-        elsewhere = [(p, flat) for p, flat in parts if p.grad is not flat]
-        missing = [flat for p, flat in elsewhere if p.grad is None]
-        moved = [(p, p.grad, flat) for p, flat in elsewhere if p.grad is not None]
-        if missing:
-            torch._foreach_zero_(missing)  # which the norm counts
-        if moved:
-            torch._foreach_copy_([flat for *_, flat in moved], [gradient for _, gradient, _ in moved])
-        for parameter, _, flat in moved:
-            parameter.grad = flat
+        """Let the gradients be one flat tensor: that of a recorded training, or a copy."""
+        joined = self._optimizer.flat
+        if joined is not None:
+            self._optimizer.flat = joined[0], flat.join_gradients(self._parameters, joined[1])
+
+    @property
+    def _gradients(self) -> FlatTensor:
+        """The flat gradients, where parameters are flat."""
+        assert self._optimizer.flat is not None
+        return self._optimizer.flat[1]
 
     def all_reduce_grads(self, module: Any) -> None:
         """Replace the gradients by their mean over the processes of ``--ddp-backend legacy_ddp``, in one reduction."""
@@ -180,13 +79,16 @@ class FairseqAdam(adam.FairseqAdam):
             super().all_reduce_grads(module)
             return
         self._collect_gradients()
-        for parameter, flat in zip(self._parameters, self._gradients.parts, strict=True):
-            parameter.grad = flat  # others may have a gradient where this process has none
+        for parameter, part in zip(self._parameters, self._gradients.parts, strict=True):
+            parameter.grad = part  # others may have a gradient where this process has none
         self._gradients.whole.div_(module.world_size)
         distributed_utils.all_reduce(self._gradients.whole, module.process_group)
 
     def multiply_grads(self, c: float | Tensor) -> None:
-        """Multiply the gradients by a number; the update does it."""
+        """Multiply the gradients by a number; the norm and the update do it, ``grad`` of the parameters stays as it is.
+
+        fairseq's trainer says at its call that some optimizers do so. Its own Adam multiplies in place.
+        """
         self._factor *= float(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
@@ -221,7 +123,7 @@ class FairseqAdam(adam.FairseqAdam):
         if self._copy is None:
             return state
         states = list(state["state"].values())
-        joined = {name: torch.cat([s[name].flatten() for s in states]) for name in _MOMENTS} if states else {}
+        joined = {name: torch.cat([s[name].flatten() for s in states]) for name in MOMENTS} if states else {}
         group = state["param_groups"][0] | {"params": [0]}
         return {"state": {0: {"step": states[0]["step"], **joined}} if states else {}, "param_groups": [group]}
 
@@ -232,9 +134,9 @@ class FairseqAdam(adam.FairseqAdam):
             states: dict[int, dict[str, Any]] = {}
             if state_dict["state"]:
                 joined, sizes = state_dict["state"][0], [p.numel() for p in self._parameters]
-                parts = zip(*(joined[name].split(sizes) for name in _MOMENTS), strict=True)
+                parts = zip(*(joined[name].split(sizes) for name in MOMENTS), strict=True)
                 for number, (parameter, moments) in enumerate(zip(self._parameters, parts, strict=True)):
                     views = (moment.view(parameter.shape) for moment in moments)
-                    states[number] = {"step": joined["step"], **dict(zip(_MOMENTS, views, strict=True))}
+                    states[number] = {"step": joined["step"], **dict(zip(MOMENTS, views, strict=True))}
             state_dict = {"state": states, "param_groups": [group | {"params": list(numbers)}]}
         super().load_state_dict(state_dict, optimizer_overrides)

@@ -3,17 +3,10 @@
 Models have a decoder that returns logits. Where something else needs the logarithms of all probabilities, such as an
 adaptive softmax, ``--log-depth-interval`` at the updates that it observes, or ``--report-accuracy``, fairseq's own
 computation of them is used.
-
-    log p = z − log Σ exp z,   ε' = ε / (V − 1)
-    nll_i  = −log p_iy                                                  of word y at position i
-    loss_i = −(1 − ε − ε') log p_iy − ε' Σ_v log p_iv                   as in fairseq; 0 at padding
-    ∂ loss_i / ∂ z_iv = p_iv − ε' − (1 − ε − ε') [v = y]
-
-The forward pass computes the gradient in the place of the probabilities: one tensor of all logits, where autograd keeps
-the log-probabilities and allocates three more such tensors on the way back. Axes: N positions, V words.
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -24,12 +17,15 @@ import torch
 from fairseq import criterions
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
 from fairseq.models import FairseqDecoder
 from omegaconf import II
 from torch import Tensor
 
-from ode_transformer.graphs import UNRECORDED_BATCH, RecordedTraining, log_shares, unrecorded_reason
 from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.speed import record_training
+from ode_transformer.speed.losses import label_smoothed_cross_entropy
+from ode_transformer.speed.training import COUNTS, UNRECORDED_BATCH, RecordedTraining
 from ode_transformer.support.arguments import flag_name
 
 logger = logging.getLogger(__name__)
@@ -43,54 +39,7 @@ COUNTERPARTS = {
 }
 
 
-def label_smoothed_cross_entropy(
-    logits: Tensor, target: Tensor, padding: int, smoothing: float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Return the losses and the negative log-likelihoods of all positions, [N] each, in float32.
-
-    Only the losses have a gradient, for one backward pass.
-
-    :param logits: [N, V]
-    :param target: words y, [N]
-    :param padding: the word whose positions count nothing
-    :param smoothing: ε
-    """
-    loss, nll = _Loss.apply(logits, target, padding, smoothing)
-    return loss, nll
-
-
-class _Loss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, padding: int, smoothing: float) -> tuple[Tensor, Tensor]:
-        uniform, padded, y = smoothing / (logits.size(-1) - 1), target.eq(padding), target[:, None]
-        p = logits.softmax(dim=-1, dtype=torch.float32)  # [N, V]
-        # log Σ exp z by the likeliest word: its p is at least 1 / V, so that the logarithm is exact.
-        log_sum = logits.amax(dim=-1).float() - p.amax(dim=-1).log()  # [N]
-        z_y = logits.gather(1, y)[:, 0].float()
-        nll, loss = log_sum - z_y, log_sum - (1 - smoothing - uniform) * z_y
-        if uniform:
-            loss -= uniform * logits.sum(dim=-1, dtype=torch.float32)
-        if ctx.needs_input_grad[0]:
-            gradient = p.sub_(uniform) if uniform else p
-            gradient.scatter_add_(1, y, p.new_full((1, 1), smoothing + uniform - 1).expand_as(y))
-            ctx.gradient, ctx.padded, ctx.dtype = gradient, padded, logits.dtype
-        ctx.mark_non_differentiable(nll)
-        return loss.masked_fill_(padded, 0.0), nll.masked_fill_(padded, 0.0)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, ctx.gradient = ctx.gradient, None
-        factors = gradients[0].masked_fill(ctx.padded, 0.0)[:, None]
-        if factors.device.type == "cpu":
-            rows = factors.ne(1.0).nonzero()[:, 0]  # as a rule those of padding alone
-            gradient.index_copy_(0, rows, gradient[rows].mul_(factors[rows]))
-        else:  # without a look at the values, for which the GPU would have to be waited for
-            gradient.mul_(factors)
-        return gradient.to(ctx.dtype), None, None, None
-
-
-def _only_logits_matter(decoder: Any) -> bool:
+def only_logits_matter(decoder: Any) -> bool:
     """Tell whether the decoder's probabilities are a softmax of what it returns, which nobody else wants to see."""
     if getattr(decoder, "adaptive_softmax", None) is not None:
         return False
@@ -133,7 +82,7 @@ class FusedCriterion(FairseqCriterion):
         self, model: Any, net_output: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Return the loss and the negative log-likelihood, summed if ``reduce``."""
-        if not _only_logits_matter(getattr(model, "decoder", None)):
+        if not only_logits_matter(getattr(model, "decoder", None)):
             return super().compute_loss(model, net_output, sample, reduce)
         logits = net_output[0][:, self.ignore_prefix_size :]  # [B, T, V]
         target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]  # [B, T]
@@ -156,15 +105,15 @@ class FusedCriterion(FairseqCriterion):
     def _begin(self, model: Any) -> None:
         """Begin to record the training, or say why not."""
         self.stacks = [module for module in model.modules() if isinstance(module, DepthStack)]
-        reason = self.unsuitable_reason or unrecorded_reason(model)
-        if not self.stacks:
-            reason = "it records models of ode_transformer alone"
-        if reason is None:
-            subset = getattr(getattr(self.task, "cfg", None), "train_subset", "train")
-            sizes = getattr(getattr(self.task, "datasets", {}).get(subset), "sizes", ())  # a task may not tell them
-            lengths = np.asarray(sizes, dtype=np.int64).ravel()
-            self.recorded = RecordedTraining(model, self.padding_idx, lengths)
-        else:
+        subset = getattr(getattr(self.task, "cfg", None), "train_subset", "train")
+        sizes = getattr(getattr(self.task, "datasets", {}).get(subset), "sizes", ())  # a task may not tell them
+        try:
+            if not self.stacks:
+                raise ValueError("it records models of ode_transformer alone")
+            if self.unsuitable_reason is not None:
+                raise ValueError(self.unsuitable_reason)
+            self.recorded = record_training(model, self.padding_idx, np.asarray(sizes, dtype=np.int64).ravel())
+        except ValueError as reason:
             self.cuda_graphs = False
             logger.warning(f"--cuda-graphs: this training runs unrecorded: {reason}")
 
@@ -198,7 +147,17 @@ class FusedCriterion(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
         """Log what fairseq's criterion logs, and the shares of replays and padding."""
         super().reduce_metrics(logging_outputs)
-        log_shares(logging_outputs)
+        _log_shares(logging_outputs)
+
+
+def _log_shares(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
+    """Log the share of replayed batches and the padding that was added, relative to the symbols of the batches."""
+    sums = {name: sum(log.get(f"graph_{name}", 0) for log in logging_outputs) for name in COUNTS}
+    batches, replays, symbols, padded = sums.values()
+    if batches > 0:
+        metrics.log_scalar("replayed", replays / batches, batches, round=3)
+    if symbols > 0:
+        metrics.log_scalar("padding", padded / symbols - 1, symbols, round=3)
 
 
 @dataclass

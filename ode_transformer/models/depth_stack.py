@@ -1,7 +1,7 @@
 """Moves a representation through a stack of fairseq-configured layers."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ode_transformer.graphs import is_recording
 from ode_transformer.nn import (
     BlockId,
     CheckpointSettings,
@@ -24,22 +23,12 @@ from ode_transformer.nn import (
     build_scheme,
 )
 from ode_transformer.numerics import Scheme
+from ode_transformer.speed.recording import is_recording
 
 
 def feed_forward_options(cfg: TransformerConfig) -> tuple[Callable[[Tensor], Tensor], float]:
     """Return the activation and the inner dropout of feed-forward networks."""
     return utils.get_activation_fn(cfg.activation_fn), float(cfg.activation_dropout or 0)
-
-
-@contextmanager
-def _without_cudnn_attention() -> Iterator[None]:
-    """Choose PyTorch's own kernels: with a mask, cuDNN's gradient can be NaN on Hopper GPUs (pytorch issue 196678)."""
-    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    try:
-        yield
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
 def seen_padding(padding: Tensor, causal: bool = False, on_the_left: bool = False) -> Tensor | None:
@@ -52,7 +41,7 @@ def seen_padding(padding: Tensor, causal: bool = False, on_the_left: bool = Fals
     :param causal: no position attends to a later one
     :param on_the_left: where padding lies, for a GPU
     """
-    if padding.device.type == "cpu":
+    if padding.device.type == "cpu" and not is_recording():
         return padding if (padding[:, 0] if causal else padding).any() else None
     return None if causal and not on_the_left else padding
 
@@ -78,6 +67,8 @@ class DepthStack(nn.Module):
 
     def build_depth(self, cfg: TransformerConfig) -> None:
         """Build the scheme of the stack after its layers."""
+        # With a mask, cuDNN's gradient can be NaN on Hopper GPUs (pytorch issue 196678): PyTorch's own kernels attend.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         sizes = getattr(cfg, self.stack)
         self.choice: DepthChoice = sizes.depth
         kinds = self.layers[0].kinds if len(self.layers) else {}
@@ -111,7 +102,7 @@ class DepthStack(nn.Module):
         Parameters, their gradients and the layers' states stay in float32, as with fairseq's ``--amp`` on a GPU.
         """
         in_bfloat16 = self.training and self.trains_in_bfloat16
-        with _without_cudnn_attention(), torch.autocast("cpu", torch.bfloat16) if in_bfloat16 else nullcontext():
+        with torch.autocast("cpu", torch.bfloat16) if in_bfloat16 else nullcontext():
             return super().forward(*inputs, **options)
 
     @property

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-from ode_transformer.graphs import is_recording
 from ode_transformer.models.decoder import ODETransformerDecoder
 from ode_transformer.models.depth_stack import seen_padding
 from ode_transformer.models.encoder import ODETransformerEncoder
@@ -38,6 +37,7 @@ from ode_transformer.nn import (
     joint_width,
     parts_of_batch,
 )
+from ode_transformer.speed.recording import is_recording
 from ode_transformer.support.errors import OptionError
 
 # Factor √E in Eq. 4. paper: embeddings and positions, (embed + pos)·√E. released: the embeddings alone, √E·embed + pos;

@@ -10,7 +10,7 @@ from models_for_tests import small_model
 from recorded_steps import DROPOUT, SYSTEMS, build_criterion, gradients_of, sample_for
 from torch.profiler import ProfilerActivity, profile
 
-from ode_transformer.graphs import recording
+from ode_transformer.speed import recording
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -72,7 +72,7 @@ def test_two_trainings_with_one_seed_give_equal_bits() -> None:
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_training_survives_a_recording_that_fails(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Any, **settings: Any) -> None:
+    def fail(*_: Any, **settings: Any) -> None:
         with torch.cuda.graph(torch.cuda.CUDAGraph(), **settings):
             numbers = torch.rand(3, device="cuda")
             if refused:

@@ -12,7 +12,7 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)  # t
 from fairseq.options import get_training_parser, parse_args_and_arch  # noqa: E402
 
 # What fairseq is not told of. The package and its models remain for --user-dir.
-from ode_transformer import graphs, nn  # noqa: E402, F401
+from ode_transformer import nn, speed  # noqa: E402, F401
 from ode_transformer.checkpoints import admission  # noqa: E402, F401
 
 del sys.modules["ode_transformer"]

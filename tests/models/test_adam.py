@@ -5,7 +5,7 @@ import torch
 from fairseq.optim import FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
 from recorded_steps import build_optimizer
 
-from ode_transformer.models import adam
+from ode_transformer.speed import flat as flat_tensors
 
 
 @pytest.fixture(params=["separate", "flat"])
@@ -17,7 +17,7 @@ def storage(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def flat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adam, "FLAT_DEVICES", {"cpu"})
+    monkeypatch.setattr(flat_tensors, "suits", lambda _: True)
 
 
 def optimizer(name: str) -> FairseqOptimizer:

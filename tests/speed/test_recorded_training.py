@@ -12,9 +12,9 @@ from recorded_steps import DROPOUT, SYSTEMS, build_criterion, gradients_of, samp
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ode_transformer.graphs.recording import recording
 from ode_transformer.models.depth_log import log_depth
 from ode_transformer.models.sample_log import log_samples
+from ode_transformer.speed.recording import recording
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

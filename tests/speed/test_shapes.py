@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from graph_shapes import batch_shapes, draw_lengths, to_edges
 
-from ode_transformer.graphs.shapes import LENGTH_PADDING, LONGEST, length_edges, round_up_count, round_up_length
+from ode_transformer.speed.shapes import LENGTH_PADDING, LONGEST, length_edges, round_up_count, round_up_length
 
 
 @pytest.mark.parametrize(("max_tokens", "epochs"), [(4096, 2), (16384, 5)])

@@ -1,32 +1,31 @@
 """Training steps that are recorded when their shape comes the second time, and replayed from then on.
 
-A batch is padded to a shape of :mod:`ode_transformer.graphs.shapes`. A replay computes the loss; the backward pass of
+A batch is padded to a shape of :mod:`ode_transformer.speed.shapes`. A replay computes the loss; the backward pass of
 this loss replays the gradients, into static tensors that are the ``grad`` of the parameters.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
-from fairseq.logging import metrics
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as torch_module
 
-from ode_transformer.graphs.flat import static_gradients
-from ode_transformer.graphs.recording import RECORDERS, CUDARecorder
-from ode_transformer.graphs.shapes import length_edges, round_up_count, round_up_length
+from ode_transformer.speed import recording
+from ode_transformer.speed.flat import FlatTensor
+from ode_transformer.speed.shapes import length_edges, round_up_count, round_up_length
 
 logger = logging.getLogger(__name__)
 
 MEMORY_SHARE = 0.5  # of the memory that is free before the first recording; all recordings together take no more
 KNOWN_INPUTS = {"src_tokens", "src_lengths", "prev_output_tokens"}
-_COUNTS = ("batches", "replays", "symbols", "padded_symbols")
-UNRECORDED_BATCH = {f"graph_{name}": int(name == "batches") for name in _COUNTS}  # for log_shares
+COUNTS = ("batches", "replays", "symbols", "padded_symbols")
+UNRECORDED_BATCH = {f"graph_{name}": int(name == "batches") for name in COUNTS}  # what is logged of it
 
 # Tensors of a batch by name: numbers [B] and symbols [B, T].
 Inputs = dict[str, Tensor]
@@ -34,37 +33,42 @@ Inputs = dict[str, Tensor]
 Step = Callable[[Inputs], tuple[Tensor, dict[str, Tensor]]]
 
 
-def unrecorded_reason(model: nn.Module) -> str | None:
-    """Return why no step of a training can be recorded, as the rest of an error message; None if steps can."""
-    device = next(model.parameters()).device.type
-    if device not in RECORDERS:
-        return "it needs a GPU"
-    if torch.is_autocast_enabled(device):
-        return "--amp chooses precisions while a step runs; --fp16 and --bf16 are recorded"
-    if hasattr(model, "module") and not hasattr(model, "all_reduce_grads"):
-        return "of the --ddp-backend values, only legacy_ddp reduces gradients after the backward pass"
-    return None
-
-
-class RecordedTraining:
-    """The recordings of a training.
+def record_training(model: nn.Module, padding: int, lengths: np.ndarray) -> "RecordedTraining":
+    """Return the recordings of a training, which begin empty.
 
     :param model: model whose parameters keep their place in memory
     :param padding: number of the padding symbol
     :param lengths: lengths of the sentences of the training data, in tokens; may be empty
+    :raises ValueError: no step of the training can be recorded; its text goes on after "this training runs unrecorded:"
+    """
+    device = next(model.parameters()).device
+    recorder = recording.build_recorder(device)
+    if recorder is None:
+        raise ValueError("it needs a GPU")
+    if torch.is_autocast_enabled(device.type):
+        raise ValueError("--amp chooses precisions while a step runs; --fp16 and --bf16 are recorded")
+    if hasattr(model, "module") and not hasattr(model, "all_reduce_grads"):
+        raise ValueError("of the --ddp-backend values, only legacy_ddp reduces gradients after the backward pass")
+    return RecordedTraining(model, recorder, padding, length_edges(lengths))
+
+
+class RecordedTraining:
+    """The recordings of a training, from :func:`record_training`.
+
+    :param edges: lengths to which batches are padded
     """
 
-    def __init__(self, model: nn.Module, padding: int, lengths: np.ndarray) -> None:
-        self.model, self.padding, self.edges = model, padding, length_edges(lengths)
+    def __init__(self, model: nn.Module, recorder: recording.CUDARecorder, padding: int, edges: list[int]) -> None:
+        self.model, self.padding, self.edges = model, padding, edges
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.gradients = static_gradients(self.parameters)
+        self.gradients = FlatTensor(self.parameters)  # static; an optimizer finds that they are one tensor
         self.anchor = torch.zeros((), device=self.gradients.whole.device, requires_grad=True)
         self.trained: list[int] = []  # numbers of the parameters that have a gradient
         self.hooks = list(_hooks(model))
         self.uses: Counter[Any] = Counter()  # of each shape
         self.steps: dict[Any, _RecordedStep] = {}
-        self.recorder: CUDARecorder | None = RECORDERS[self.anchor.device.type]()
-        self.memory = MEMORY_SHARE * self.recorder.free_bytes()
+        self.recorder: recording.CUDARecorder | None = recorder
+        self.memory = MEMORY_SHARE * recorder.free_bytes()
 
     def recordable(self, net_input: Mapping[str, Tensor]) -> bool:
         """Tell whether a batch is one of training, has no input beyond the known ones, and is seen by no hook."""
@@ -160,7 +164,9 @@ def padded_shapes(inputs: Inputs, edges: list[int]) -> dict[str, list[int]]:
 class _RecordedStep:
     """A recorded step and its static inputs."""
 
-    def __init__(self, training: RecordedTraining, recorder: CUDARecorder, step: Step, inputs: Inputs) -> None:
+    def __init__(
+        self, training: RecordedTraining, recorder: recording.CUDARecorder, step: Step, inputs: Inputs
+    ) -> None:
         self.training, self.inputs = training, inputs
         self.forward_passes = 0
         self.recording = recorder.record(lambda: step(inputs), training.keep_gradients)
@@ -214,13 +220,3 @@ def _hooks(model: nn.Module) -> Iterator[Mapping[int, Any]]:
     for owner, prefix in (*((module, "") for module in model.modules()), (torch_module, "_global")):
         for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"):
             yield getattr(owner, prefix + name)
-
-
-def log_shares(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
-    """Log the share of replayed batches and the padding that was added, relative to the symbols of the batches."""
-    sums = {name: sum(log.get(f"graph_{name}", 0) for log in logging_outputs) for name in _COUNTS}
-    batches, replays, symbols, padded = sums.values()
-    if batches > 0:
-        metrics.log_scalar("replayed", replays / batches, batches, round=3)
-    if symbols > 0:
-        metrics.log_scalar("padding", padded / symbols - 1, symbols, round=3)

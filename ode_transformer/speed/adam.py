@@ -1,0 +1,110 @@
+"""Adam over all parameters at once, by PyTorch's fused kernel.
+
+    m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   θ ← (1 − ηλ) θ
+    fairseq    θ ← θ − η √(1 − β₂ᵗ) / (1 − β₁ᵗ) · m / (√v + ε)
+    PyTorch    θ ← θ − η' m / (√v + ε)        at t = ∞, where it corrects nothing; η' = η √(1 − β₂ᵗ) / (1 − β₁ᵗ)
+
+Axes: none, all tensors have the shape of a parameter.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ode_transformer.speed.flat import FlatTensor
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Adam(torch.optim.Optimizer):
+    """Adam with decoupled weight decay; its state has the form of ``fairseq.optim.adam.Adam``.
+
+    :param settings: lr, betas, eps and weight_decay
+    :param flat: the parameters as parts of one tensor, and their gradients, perhaps in half precision
+    """
+
+    supports_memory_efficient_fp16 = True  # by the float32 copy of ``FairseqAdam``
+    disable_mem_eff_fp16_loading_hack = True  # for optimizers without a float32 copy
+    supports_flat_params = True
+
+    def __init__(self, params: Any, settings: dict[str, Any], flat: tuple[FlatTensor, FlatTensor] | None) -> None:
+        super().__init__(params, settings | {"amsgrad": False})
+        self.flat = flat
+        self._flat_moments = [FlatTensor(flat[0].parts) for _ in MOMENTS] if flat else []
+        self._updates_all = flat is not None and flat[0].whole.dtype != flat[1].whole.dtype
+        self._endless: dict[torch.device, Tensor] = {}  # t of PyTorch's kernel
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None, scale: float = 1.0) -> float | None:  # type: ignore[override]
+        """Update all parameters that have a gradient, which is divided by ``scale``."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            together: dict[tuple[torch.device, int], list[list[Tensor]]] = defaultdict(list)
+            updates = [self._count_update(number, parameter) for number, parameter in enumerate(group["params"])]
+            for count, run in groupby(range(len(updates)), key=updates.__getitem__):
+                for tensors in self._tensors(group["params"], list(run)) if count else ():
+                    together[tensors[0].device, count].append(tensors)
+            for (device, count), rows in together.items():
+                self._update(rows, device, count, group, scale)
+        return loss
+
+    def _count_update(self, number: int, parameter: Tensor) -> int:
+        """Return the number t of the parameter's update that begins; 0 if it has no gradient."""
+        if parameter.grad is None and not self._updates_all:
+            return 0
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            flat = [moment.parts[number] for moment in self._flat_moments]
+            state.update(zip(MOMENTS, flat or [torch.zeros_like(parameter) for _ in MOMENTS], strict=True))
+        state["step"] += 1
+        return int(state["step"])
+
+    def _tensors(self, parameters: list[Tensor], run: list[int]) -> list[list[Tensor]]:
+        """Return θ, g, m and v of neighbouring parameters, which are one slice of flat tensors."""
+        if self.flat is None:
+            rows = [parameters[number] for number in run]
+            return [[p, p.grad, *(self.state[p][moment] for moment in MOMENTS)] for p in rows if p.grad is not None]
+        values, gradients, *moments = (x.span(run[0], run[-1] + 1) for x in (*self.flat, *self._flat_moments))
+        return [[values, gradients.to(values.dtype), *moments]]
+
+    def _update(
+        self, rows: list[list[Tensor]], device: torch.device, updates: int, group: dict[str, Any], scale: float
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        correction = math.sqrt(1 - beta2**updates) / (1 - beta1**updates)
+        if device not in self._endless:
+            self._endless[device] = torch.full((), math.inf, device=device)
+        values, gradients, *moments = (list(column) for column in zip(*rows, strict=True))
+        torch._fused_adamw_(
+            values,
+            gradients,
+            moments[0],
+            moments[1],
+            [],
+            [self._endless[device]] * len(rows),
+            lr=group["lr"] * correction,
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"] / correction,
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+            grad_scale=None if scale == 1.0 else torch.full((), scale, device=device),
+        )
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state of :meth:`state_dict`, into the flat moments if there are any."""
+        super().load_state_dict(state_dict)
+        for name, moments in zip(MOMENTS, self._flat_moments, strict=False):
+            for parameter, flat in zip(self.param_groups[0]["params"], moments.parts, strict=True):
+                if parameter in self.state:
+                    self.state[parameter][name] = flat.copy_(self.state[parameter][name])
