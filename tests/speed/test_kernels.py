@@ -1,0 +1,42 @@
+"""Kernels compute their formulas, by Triton's interpreter on a CPU, and compile for a GPU that is not there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import interpreted_loss
+import torch
+
+from ode_transformer.speed import kernels
+
+
+def test_the_loss_and_its_gradient_are_those_of_the_formula(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, interpreted_loss.__file__, tmp_path / "outcomes.pt"], check=True)
+    outcomes = torch.load(tmp_path / "outcomes.pt")
+    for (dtype, smoothing), (loss, nll, gradient) in zip(interpreted_loss.CASES, outcomes, strict=True):
+        *expected, expected_gradient = interpreted_loss.outcome(dtype, smoothing, by_kernels=False)
+        torch.testing.assert_close([loss, nll], expected, rtol=1e-6, atol=1e-5)
+        torch.testing.assert_close(gradient, expected_gradient, rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+
+
+def test_no_kernel_runs_that_no_gpu_has_tried(monkeypatch) -> None:
+    monkeypatch.delenv(kernels.SETTING, raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    gpu, version = torch.device("cuda"), torch.__version__.split("+")[0]
+    assert not any(kernels.is_used(name, gpu) for name in kernels.TRIED)
+    monkeypatch.setitem(kernels.TRIED, "loss", {(version, (9, 0))})
+    assert kernels.is_used("loss", gpu)
+    monkeypatch.setitem(kernels.TRIED, "loss", {(version, (8, 0)), ("2.0.0", (9, 0))})
+    assert not kernels.is_used("loss", gpu)
+    monkeypatch.setenv(kernels.SETTING, "compile loss")
+    assert kernels.is_used("loss", gpu)
+    assert not kernels.is_used("loss", torch.device("cpu"))
+
+
+def test_kernels_for_hopper_spill_no_registers() -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "hopper.py"
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    lines = subprocess.check_output([sys.executable, script], env=environment, text=True).splitlines()
+    assert len(lines) >= 2
+    assert all("'LOCAL': 0" in line for line in lines), lines
