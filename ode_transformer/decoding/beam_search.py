@@ -15,7 +15,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from ode_transformer.decoding.continuations import Continuations, best_continuations, choose_continuations
-from ode_transformer.decoding.recorded_search import BLOCK, RecordedSearches, SearchRules
+from ode_transformer.decoding.recorded_search import ROOM, RecordedSearches, SearchRules
 from ode_transformer.nn import ROWS_STAY
 from ode_transformer.support.errors import UserError
 
@@ -157,12 +157,11 @@ class BeamSearch(SequenceGenerator):
         """Search by a recorded search, at the first time by one that is recorded then."""
         assert self.recorded is not None
         source, padded_lengths = self.recorded.pad(net_input["src_tokens"], lengths, self.pad)
-        encoder_outs = self._encode({"src_tokens": source, "src_lengths": padded_lengths})
         penalty, temperature = self.unk_penalty, self.temperature
         rules = SearchRules(self.beam_size, self.eos, self.pad, self.unk, penalty, self.min_len, temperature)
-        capacity = min(-(-(limit + 1) // BLOCK) * BLOCK, self.max_len)
-        search = self.recorded.search(self.model, encoder_outs, rules, capacity)
-        search.run(encoder_outs, limits, first_token)
+        capacity = min(-(-(limit + 1) // ROOM) * ROOM, self.max_len)
+        search = self.recorded.search(self.model, source, rules, capacity)
+        search.run(source, padded_lengths, limits, first_token)
         return search.hypotheses(len(limits), self.len_penalty if self.normalize_scores else 0)
 
     def _search_growing(

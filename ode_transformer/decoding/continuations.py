@@ -49,14 +49,23 @@ def best_continuations(log_probs: Tensor, scores: Tensor | None, first_rows: Ten
     :param first_rows: row of the first hypothesis of each sentence, [B, 1]
     :param beam: k
     """
-    sentences = len(first_rows)
     if scores is None:
         log_probs = log_probs[::beam]
-    per_sentence, vocabulary = len(log_probs) // sentences, log_probs.size(1)
+    per_sentence, vocabulary = len(log_probs) // len(first_rows), log_probs.size(1)
     count = min(2 * beam, per_sentence * vocabulary - 1)  # the padding is never one
-    values, indices = log_probs.topk(min(count, vocabulary))  # [B · k, n]
+    values, words = log_probs.topk(min(count, vocabulary))  # [B · k, n]
     if scores is not None:
         values = values + scores[:, None]
-    totals, positions = values.view(sentences, -1).topk(count)  # [B, 2k]
-    words = indices.view(sentences, -1).gather(1, positions)
-    return Continuations(totals, words, first_rows + positions // values.size(1))
+    return best_of_hypotheses(values, words, first_rows, count)
+
+
+def best_of_hypotheses(totals: Tensor, words: Tensor, first_rows: Tensor, count: int) -> Continuations:
+    """Return the best continuations of each sentence among the best of its hypotheses.
+
+    :param totals: scores, [B · k, n]
+    :param words: [B · k, n]
+    :param first_rows: row of the first hypothesis of each sentence, [B, 1]
+    """
+    sentences, n = len(first_rows), totals.size(1)
+    totals, positions = totals.view(sentences, -1).topk(count)  # [B, count]
+    return Continuations(totals, words.view(sentences, -1).gather(1, positions), first_rows + positions // n)

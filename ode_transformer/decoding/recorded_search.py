@@ -1,5 +1,7 @@
 """Beam search whose whole step is one CUDA graph: scores, choice of words, reordering, and hypotheses that end.
 
+The first step's graph encodes the sources as well.
+
 All of it stays at one place in memory. Batches are padded to a few shapes, and batches of one shape share their graphs.
 The program looks every few steps whether all sentences have ended.
 
@@ -17,11 +19,14 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
-from ode_transformer.decoding.continuations import Continuations, best_continuations, choose_continuations
-from ode_transformer.graphs import RECORDERS, round_up_count
-from ode_transformer.nn import FIXED_STEP, ROWS_STAY, Caches, FixedStep
+from ode_transformer.decoding.continuations import Continuations, best_of_hypotheses, choose_continuations
+from ode_transformer.models.criteria import only_logits_matter
+from ode_transformer.nn import FIXED_STEP, ROWS_STAY, Caches, EncoderCache, FixedStep, KeyValueCache
+from ode_transformer.speed import recording
+from ode_transformer.speed.shapes import round_up_count
 
-BLOCK = 64  # positions; within a block all steps attend to as many
+BLOCK = 16  # positions; within a block all steps attend to as many
+ROOM = 64  # positions; searches have room for a multiple
 _MULTIPLE = 8  # of the padded lengths of sources
 _LOOK = 8  # steps between two looks whether all sentences have ended
 _MOST = 16  # searches that are kept
@@ -65,18 +70,16 @@ class RecordedSearches:
         front = source.new_full((rows, width - source.size(1)), padding)
         return torch.cat([front, source[sentences]], dim=1), lengths[sentences]
 
-    def search(self, model: Any, encoder_outs: Any, rules: SearchRules, capacity: int) -> "RecordedSearch":
-        """Return the search for outputs of this shape, built if it is new.
+    def search(self, model: Any, source: Tensor, rules: SearchRules, capacity: int) -> "RecordedSearch":
+        """Return the search for sources of this shape, built if it is new.
 
         :param model: fairseq's ``EnsembleModel``, the same at every call
-        :param encoder_outs: output of each model's encoder, from ``reorder_encoder_out``
+        :param source: from :meth:`pad`, [B, S]
         :param capacity: L, the positions that there is room for
         """
-        leaves, structure = tree_flatten(encoder_outs)
-        shapes = tuple((x.shape, x.dtype) if isinstance(x, Tensor) else x for x in leaves)
-        key = str(structure), shapes, rules, capacity
+        key = source.shape, rules, capacity
         if key not in self._searches:
-            self._searches[key] = RecordedSearch(model, encoder_outs, rules, capacity)
+            self._searches[key] = RecordedSearch(model, source, rules, capacity)
         self._searches.move_to_end(key)
         if len(self._searches) > _MOST:
             self._searches.popitem(last=False)
@@ -86,15 +89,16 @@ class RecordedSearches:
 class RecordedSearch:
     """A search in memory that stays at one place.
 
-    :param encoder_outs: kept, and overwritten by later batches
+    :param source: a batch of the shape that the search is for, [B, S]
     """
 
-    def __init__(self, model: Any, encoder_outs: Any, rules: SearchRules, capacity: int) -> None:
-        self.model, self.encoder_outs, self.rules = model, encoder_outs, rules
-        self._outputs = _tensors(encoder_outs)
-        device, k = next(model.parameters()).device, rules.beam
-        B = encoder_outs[0]["encoder_out"][0].size(1)
+    def __init__(self, model: Any, source: Tensor, rules: SearchRules, capacity: int) -> None:
+        self.model, self.rules = model, rules
+        device, k = source.device, rules.beam
+        B = len(source)
         rows = B * k
+        self.source = {"src_tokens": source.clone(), "src_lengths": source.new_zeros(B)}
+        self.encoder_outs: Any = None
         self.inputs = FixedStep(rows, capacity, device)
         self.states: list[Any] = [{ROWS_STAY: True, FIXED_STEP: self.inputs} for _ in range(model.models_size)]
         self.tokens = torch.full((rows, capacity + 1), rules.padding, device=device)
@@ -112,19 +116,19 @@ class RecordedSearch:
         self.ended_tokens = torch.zeros(B, k + 1, capacity + 1, dtype=torch.long, device=device)
         self.ended_scores = torch.zeros(B, k + 1, capacity, device=device)
         self.ended_lengths = torch.zeros(B, k + 1, dtype=torch.long, device=device)
-        self.not_end = torch.arange(len(model.models[0].decoder.dictionary), device=device) != rules.end
-        self._replays: dict[int, Callable[[], None]] = {}  # by block
-        self._warm: set[int] = set()
-        record = RECORDERS.get(device.type)
-        self._recorder = None if record is None else record()
+        decoder, weighs = model.models[0].decoder, rules.unknown_penalty or rules.temperature != 1
+        self.reads_logits = model.models_size == 1 and not weighs and only_logits_matter(decoder)
+        self._replays: dict[tuple[bool, int, bool], Callable[[], None]] = {}  # first step, block, odd step
+        self._recorder = recording.build_recorder(device)
 
-    def run(self, encoder_outs: Any, limits: Tensor, first_token: int) -> None:
-        """Search for a batch.
+    def run(self, source: Tensor, lengths: Tensor, limits: Tensor, first_token: int) -> None:
+        """Search for a batch from :meth:`RecordedSearches.pad`.
 
+        :param lengths: of the sources, [B]
         :param limits: the greatest number of words of each sentence, without the end; further sentences are padding
         """
         with torch.inference_mode():
-            self._begin(encoder_outs, limits, first_token)
+            self._begin(source, lengths, limits, first_token)
             for step in range(int(limits.max()) + 1):
                 self._take_step(step)
                 if (step + 1) % _LOOK == 0 and bool(self.waits.all()):
@@ -135,32 +139,25 @@ class RecordedSearch:
 
         :param length_power: power of a hypothesis' number of words that divides the sum of its scores
         """
-        numbers, lengths = self.ended[:count].tolist(), self.ended_lengths.tolist()
-        tokens, sums = self.ended_tokens[:count].cpu(), self.ended_scores[:count].cpu()
-        hypotheses: Hypotheses = [[] for _ in range(count)]
-        for sentence in range(count):
-            for rank in range(numbers[sentence]):
-                length = lengths[sentence][rank]
-                so_far = sums[sentence, rank, :length]
-                hypotheses[sentence].append(
-                    {
-                        "tokens": tokens[sentence, rank, 1 : length + 1],
-                        "score": so_far[-1] / length**length_power,
-                        "attention": torch.empty(0),
-                        "alignment": torch.empty(0),
-                        "positional_scores": torch.cat([so_far[:1], so_far[1:] - so_far[:-1]]),
-                    }
-                )
-        return hypotheses
+        k = self.rules.beam
+        lengths = self.ended_lengths[:count, :k].cpu()  # [count, k], as all below
+        found = torch.arange(k) < self.ended[:count, None].cpu()
+        tokens, sums = self.ended_tokens[:count, :k, 1:].cpu(), self.ended_scores[:count, :k].cpu()
+        powers = torch.tensor([1.0, *(length**length_power for length in range(1, sums.size(2) + 1))])
+        scores = sums.gather(2, (lengths - 1).clamp(min=0)[..., None])[..., 0] / powers[lengths]
+        own_scores = torch.cat([sums[..., :1], sums.diff(dim=2)], dim=2)
+        is_word = found[..., None] & (torch.arange(sums.size(2)) < lengths[..., None])
+        sizes, none = lengths[found].tolist(), torch.empty(0)
+        # Each of these takes all hypotheses of the batch at once: Python's time for single ones is that of many steps.
+        parts = zip(tokens[is_word].split(sizes), scores[found].unbind(), own_scores[is_word].split(sizes), strict=True)
+        names = "tokens", "score", "positional_scores"
+        all_found = ({"attention": none, "alignment": none} | dict(zip(names, part, strict=True)) for part in parts)
+        return [[next(all_found) for _ in range(number)] for number in found.sum(1).tolist()]
 
-    def _begin(self, encoder_outs: Any, limits: Tensor, first_token: int) -> None:
-        for old, new in zip(self._outputs, _tensors(encoder_outs), strict=True):
-            if old is not new:
-                old.copy_(new)
-        for state in self.states:
-            for value in state.values():
-                if isinstance(value, Caches):
-                    value.clear()
+    def _begin(self, source: Tensor, lengths: Tensor, limits: Tensor, first_token: int) -> None:
+        self.source["src_tokens"].copy_(source)
+        self.source["src_lengths"].copy_(lengths)
+        self._clear(KeyValueCache)
         self.inputs.begin(first_token)
         self.tokens.fill_(self.rules.padding)
         self.tokens[:, 0] = first_token
@@ -169,33 +166,48 @@ class RecordedSearch:
         self.vacant.copy_(self.waits[:, None])
         self.ended.zero_()
 
+    def _clear(self, kind: type[KeyValueCache | EncoderCache]) -> None:
+        for state in self.states:
+            for value in state.values():
+                if isinstance(value, Caches):
+                    value.forget(kind)
+
     def _take_step(self, step: int) -> None:
-        """Replay a step, or record it when it comes the second time in its block; the first step fills caches."""
-        block = step // BLOCK
-        self.inputs.room = min((block + 1) * BLOCK, self.inputs.capacity)
-        if step > 0 and block in self._warm and block not in self._replays and self._recorder is not None:
+        """Replay a step, or record it where the memory that it uses is there: that of the first step is made by it."""
+        block, is_odd, is_new = step // BLOCK, step % 2 == 1, self.encoder_outs is None
+        self.inputs.room, self.inputs.is_odd = min((block + 1) * BLOCK, self.inputs.capacity), is_odd
+        key, compute = (step == 0, block, is_odd), self._compute if step else self._compute_first
+        if key not in self._replays and self._recorder is not None and not is_new:
             try:
-                self._replays[block] = self._recorder.record_inference(self._compute)
+                self._replays[key] = self._recorder.record_inference(compute)
             except RuntimeError as error:
                 _logger.warning("decoding steps are not recorded: %s", error)
                 self._recorder = None
-        if step > 0 and block in self._replays:
-            self._replays[block]()
-        else:
-            self._warm.add(block)
-            self._compute()
+        self._replays.get(key, compute)()
+
+    def _compute_first(self) -> None:
+        """Encode the sources, and take the first step."""
+        outputs = self.model.forward_encoder(self.source)
+        if self.encoder_outs is None:
+            self.encoder_outs = outputs
+        for old, new in zip(_tensors(self.encoder_outs), _tensors(outputs), strict=True):
+            if old is not new:
+                old.copy_(new)
+        self._clear(EncoderCache)
+        self._compute()
 
     def _compute(self) -> None:
         """Take a step; everything stays in place, and nothing looks at a value."""
-        position, rules = self.inputs.position, self.rules
-        log_probs, _ = self.model.forward_decoder(self.inputs.tokens, self.encoder_outs, self.states, rules.temperature)
-        self._forbid(log_probs, position)
+        position, rules, k = self.inputs.position, self.rules, self.rules.beam
         last_scores = self.scores.index_select(1, (position - 1).clamp(min=0))[:, 0]
         so_far = torch.where(position > 0, last_scores, self.first_scores)  # [R]
-        continuations = best_continuations(log_probs, so_far, self.first_rows, rules.beam)
+        log_probs, words = self._best_words(position, 2 * k)
+        totals = log_probs + so_far[:, None]
+        totals.masked_fill_(totals.isnan(), -math.inf)  # of a sentence whose scores are not numbers
+        continuations = best_of_hypotheses(totals, words, self.first_rows, 2 * k)
         ends = continuations.words.eq(rules.end).logical_and_(continuations.totals.ne(-math.inf))  # [B, 2k]
-        ends[:, : rules.beam].gt_(self.vacant)  # true, and the place is not vacant
-        self._keep_ended(continuations.first(rules.beam), ends[:, : rules.beam], position)
+        ends[:, :k].gt_(self.vacant)  # true, and the place is not vacant
+        self._keep_ended(continuations.first(k), ends[:, :k], position)
         self.vacant.logical_or_(self.waits[:, None])
         chosen, vacant = choose_continuations(continuations, ends, self.vacant)
         self.vacant.copy_(vacant.logical_or_(self.waits[:, None]))
@@ -206,17 +218,33 @@ class RecordedSearch:
         self.scores.index_copy_(1, position, chosen.totals.view(-1, 1))
         self.inputs.advance(next_words[:, None], rows)
 
-    def _forbid(self, log_probs: Tensor, position: Tensor) -> None:
-        """Give words that cannot follow the score -inf, in place, and the unknown word its penalty."""
-        rules = self.rules
-        log_probs.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
-        log_probs[:, rules.padding] = -math.inf
+    def _best_words(self, position: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Return the log-probabilities, in float32, and the numbers of the best words of each row, [R, count] each.
+
+        The words of a row are ranked by their logits, of which log Σ exp is subtracted afterwards.
+        """
+        rules, log_sums = self.rules, None
+        if self.reads_logits:
+            decoder, inputs = self.model.models[0].decoder, self.inputs.tokens
+            output = decoder(inputs, encoder_out=self.encoder_outs[0], incremental_state=self.states[0])
+            scores = output[0][:, -1]  # [R, V]
+            # log Σ exp z by the likeliest word: its p is at least 1 / V, so that the logarithm is exact.
+            greatest = scores.softmax(dim=-1, dtype=torch.float32).amax(dim=-1, keepdim=True)
+            log_sums = scores.amax(dim=-1, keepdim=True).float() - greatest.log()  # [R, 1]
+        else:
+            arguments = self.inputs.tokens, self.encoder_outs, self.states, rules.temperature
+            scores, _ = self.model.forward_decoder(*arguments)
+        scores[:, rules.padding] = -math.inf
         if rules.unknown_penalty:
-            log_probs[:, rules.unknown] -= rules.unknown_penalty
+            scores[:, rules.unknown] -= rules.unknown_penalty
         if rules.shortest:
-            log_probs[:, rules.end].masked_fill_(position < rules.shortest, -math.inf)
-        at_limit = (position >= self.limits).repeat_interleave(rules.beam)  # [R]
-        log_probs.masked_fill_(at_limit[:, None] & self.not_end, -math.inf)
+            scores[:, rules.end].masked_fill_(position < rules.shortest, -math.inf)
+        values, words = scores.topk(count)
+        # At its limit a hypothesis has to end: its end comes first, and the others have no probability.
+        end = torch.full_like(values, -math.inf).index_copy_(1, position.new_zeros(1), scores[:, rules.end, None])
+        at_limit = (position >= self.limits).repeat_interleave(rules.beam)[:, None]  # [R, 1]
+        values, words = torch.where(at_limit, end, values).float(), words.masked_fill(at_limit, rules.end)
+        return values if log_sums is None else values - log_sums, words
 
     def _keep_ended(self, continuations: Continuations, ends: Tensor, position: Tensor) -> None:
         """Keep the hypotheses that end, ``ends`` [B, k], at most k of a sentence, which has then ended."""

@@ -18,7 +18,7 @@ from ode_transformer.nn.grid import (
     joint_width,
     parts_of_batch,
 )
-from ode_transformer.nn.key_value_cache import Cache, Caches, KeyValueCache, equal_runs, select_entries
+from ode_transformer.nn.key_value_cache import Cache, Caches, EncoderCache, KeyValueCache, equal_runs, select_entries
 from ode_transformer.nn.layer import STACKS, BlockId, Layer, LayerId
 from ode_transformer.nn.layer_history import LayerHistory
 from ode_transformer.nn.linear import ONEDNN_LINEAR, Linear, linear_map

@@ -159,6 +159,7 @@ class FixedStep:
     :param rows: R, the number of hypotheses
     :param capacity: positions for which there is room
     :ivar room: positions that the step attends to
+    :ivar is_odd: True for every second step, which reads the caches that the step before has written
     :ivar tokens: the last one of each row, [R, 1]
     :ivar position: its number, from 0 on, [1]
     :ivar rows: the row of the last step that each row continues, [R]
@@ -166,6 +167,7 @@ class FixedStep:
 
     def __init__(self, rows: int, capacity: int, device: torch.device) -> None:
         self.capacity = self.room = capacity
+        self.is_odd = False
         self.tokens = torch.zeros(rows, 1, dtype=torch.long, device=device)
         self.position = torch.zeros(1, dtype=torch.long, device=device)
         self.rows = torch.arange(rows, device=device)
@@ -192,7 +194,7 @@ class FixedStep:
 
 
 class FixedCache(KeyValueCache):
-    """Cache whose memory stays.
+    """Cache in two memories that stay: each step reads one, and writes the reordered rows into the other.
 
     :param step: inputs of the step that writes it
     """
@@ -206,8 +208,13 @@ class FixedCache(KeyValueCache):
     def write(self, added: Tensor) -> None:
         """Reorder the rows, and set one position of the keys and values, [1, 2, B, .., H, C/H]."""
         if not self.length:  # zeros, since 0 times a value has to be 0
-            self.positions = added.new_zeros(self._step.capacity, *added.shape[1:])
+            self._memories = added.new_zeros(2, self._step.capacity, *added.shape[1:])
         self.length = self._step.room
+        earlier, self.positions = self._memories if self._step.is_odd else (self._memories[1], self._memories[0])
         used = self.positions[: self.length]
-        used.copy_(used.index_select(2, self._step.rows))
+        torch.index_select(earlier[: self.length], 2, self._step.rows, out=used)
         used.index_copy_(0, self._step.position, added)
+
+    def clear(self) -> None:
+        """Set all keys and values to zero: attention multiplies those that it masks by 0, and 0 · NaN is NaN."""
+        self._memories.zero_()

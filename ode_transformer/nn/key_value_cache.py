@@ -42,8 +42,8 @@ class KeyValueCache:
         self.length = length
 
     def clear(self) -> None:
-        """Set all keys and values to zero: attention multiplies those that it masks by 0, and 0 · NaN is NaN."""
-        self.positions.zero_()
+        """Forget all positions."""
+        self.length = 0
 
 
 class EncoderCache:
@@ -91,10 +91,11 @@ class Caches(dict[str, Cache]):
         self._joined = torch.empty(0)  # positions of all key-value caches, [room, N, 2, B, .., H, C/H], in the used one
         self._parts: list[Tensor] = []  # those of each cache
 
-    def clear(self) -> None:
-        """Forget the batch, in place, before another one of the same shape."""
+    def forget(self, kind: type[Cache]) -> None:
+        """Forget what the caches of a kind hold of a batch, in place, before another one of the same shape."""
         for cache in self.values():
-            cache.clear()
+            if isinstance(cache, kind):
+                cache.clear()
 
     def reorder(self, rows: Tensor, of_same_entry: bool = False) -> None:
         """Replace the rows of the batch by the rows with the numbers ``rows``.
