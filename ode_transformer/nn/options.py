@@ -117,11 +117,11 @@ class Choice:
     @classmethod
     def arguments(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a choice whose options have these values by name."""
-        arguments: dict[str, Any] = {}
-        for name, value in values.items():
-            group = cls.options()[name].group
-            part = arguments.get(group, getattr(cls, group)) if group else None
-            arguments |= {name: value} if part is None else {group: replace(part, **{name: value})}
+        options = cls.options()
+        arguments = {name: value for name, value in values.items() if not options[name].group}
+        for group in {options[name].group for name in values} - {""}:
+            parts = {name: value for name, value in values.items() if options[name].group == group}
+            arguments[group] = replace(getattr(cls, group), **parts)
         return arguments
 
     def change(self, option: Option, value: Any) -> dict[str, Any]:

@@ -36,7 +36,8 @@ def pairwise(axes: Mapping[str, Sequence[Any]], allowed: Callable[[Combination],
         return sum(tuple(sorted([(name, value), item], key=lambda i: places[i[0]])) in missing for item in others)
 
     def related(wanted: Combination) -> Iterator[Combination]:
-        return (combination for combination in cover if wanted.items() & combination.items())
+        found = (combination for combination in cover if wanted.items() & combination.items())
+        return itertools.islice(found, DRAWS)
 
     def beginnings(wanted: Combination) -> Iterator[Combination]:
         return itertools.chain([defaults], related(wanted), (draw() for _ in range(DRAWS)))
