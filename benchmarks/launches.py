@@ -30,7 +30,6 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from fairseq.sequence_generator import EnsembleModel
 from measuring import MeasuredSystem, Setting
 from systems import SIZES, SYSTEMS
 from torch import Tensor, nn
@@ -39,8 +38,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ode_transformer.decoding.recorded_search import RecordedSearch, RecordedSearches, SearchRules
-from ode_transformer.nn import FixedCache
+from ode_transformer.decoding.recorded_search import RecordedSearch, RecordedSearches
+from ode_transformer.nn import Decoder, Ensemble, FixedCache, SearchOptions
 from ode_transformer.speed.recording import Compute, recording
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.files import write_text
@@ -80,6 +79,7 @@ PARTS = {
     "Scheme": "sums of steps, residuals",
     "Layer": "sums of steps, residuals",
     "FairseqCriterion": "loss",
+    "Stack": "embeddings, masks, joins",
     "FairseqEncoder": "embeddings, masks, joins",
     "FairseqDecoder": "embeddings, masks, joins",
 }
@@ -140,6 +140,8 @@ class Meter:
             ):
                 stack.callback(handle.remove)
             stack.enter_context(patch.object(FixedCache, "write", self.within(CACHES, FixedCache.write)))
+            # A step of a search is no call of the module.
+            stack.enter_context(patch.object(Decoder, "step", self.within(PARTS["Stack"], Decoder.step)))
             launch = "ode_transformer.speed.kernels.launch"
             stack.enter_context(patch(launch, lambda kernel, grid, moved, *_, **__: self.note(Cost(1, moved))))
             stack.enter_context(_Operators(self))
@@ -337,11 +339,12 @@ def _search_step(name: str, sentences: int, size: str) -> Meter:
     system, meter = build(name, sentences, size), Meter("choice of words")
     system.model.eval()
     system.prepare_to_decode()
-    ensemble = EnsembleModel([system.model])
-    source, _ = RecordedSearches.pad(system.batch["net_input"]["src_tokens"], torch.empty(sentences), 1)
+    ensemble = Ensemble([system.model.plain()])
+    source = RecordedSearches.pad(system.batch["net_input"]["src_tokens"])
     with torch.inference_mode():
         limit = system.setting.target_length - 1
-        search = RecordedSearch(ensemble, source, SearchRules(4, 2, 1, 3, 0.0, limit, 1.0), capacity=64)
+        options = SearchOptions(beam=4, max_len_b=limit, min_len=limit)
+        search = RecordedSearch(ensemble, source, options, beam=4, capacity=64)
         search._take_step(0)
         search.inputs.room = 32  # as at the 25th word
         with meter.running():

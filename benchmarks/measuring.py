@@ -36,11 +36,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.decoding.beam_search import BeamSearch
+from ode_transformer.decoding.operations import count_operations
 from ode_transformer.decoding.recorded_search import RecordedSearches
+from ode_transformer.decoding.trained_model import TrainedModel
 from ode_transformer.models.adam import FusedAdamConfig
 from ode_transformer.models.criteria import LabelSmoothedCrossEntropyCriterion as FusedCriterion
-from ode_transformer.models.model_from_options import build_from_options, count_operations, numbered_dictionary
+from ode_transformer.models.model_from_options import build_from_options, numbered_dictionary
+from ode_transformer.nn import BeamSearch, SearchOptions
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -291,19 +293,22 @@ class MeasuredSystem:
         self.model.make_generation_fast_(need_attn=False)
 
     @cached_property
-    def generator(self) -> SequenceGenerator:
+    def search(self) -> Callable[[], Any]:
         """Beam search, fairseq's for its model, whose hypotheses all have ``target_length`` tokens with the end."""
-        length = self.setting.target_length - 1
-        dictionary = self.task.target_dictionary
-        lengths: dict[str, Any] = {"min_len": length, "max_len_a": 0, "max_len_b": length}
-        recorded = RecordedSearches() if self.graphs else None
-        search = SequenceGenerator if self.arch == "transformer" else partial(BeamSearch, recorded=recorded)
-        return search([self.model], dictionary, beam_size=self.setting.beam, **lengths)
+        length, beam = self.setting.target_length - 1, self.setting.beam
+        if self.arch == "transformer":
+            dictionary = self.task.target_dictionary
+            lengths: dict[str, Any] = {"min_len": length, "max_len_a": 0, "max_len_b": length}
+            generator = SequenceGenerator([self.model], dictionary, beam_size=beam, **lengths)
+            return partial(generator.generate, [self.model], self.batch)
+        options = SearchOptions(beam, max_len_b=length, min_len=length)
+        search = BeamSearch([self.model.plain()], options, RecordedSearches() if self.graphs else None)
+        return partial(search.search, self.batch["net_input"]["src_tokens"])
 
     def decode(self) -> dict[str, float]:
         """Translate the sources of the batch; return the seconds, and the CPU seconds of the process."""
         begin = self.clocks()
-        hypotheses = self.generator.generate([self.model], self.batch)
+        hypotheses = self.search()
         end = self.clocks()
         lengths = {len(hypothesis["tokens"]) for sentence in hypotheses for hypothesis in sentence}
         assert lengths == {self.setting.target_length}
@@ -336,12 +341,11 @@ class CTranslate2System(MeasuredSystem):
         import ctranslate2
 
         from ode_transformer.export import ctranslate2_folder
-        from ode_transformer.export.export_command import TranslationModel
 
         super().prepare_to_decode()
-        languages = SimpleNamespace(source_lang="en", target_lang="de")
-        options = SimpleNamespace(model=SimpleNamespace(activation_fn="relu", arch="benchmark"), task=languages)
-        model = TranslationModel(Path("benchmark"), self.model, options, self.task)
+        dictionaries = self.task.source_dictionary, self.task.target_dictionary
+        here = Path("benchmark")
+        model = TrainedModel(here, here, self.model.plain(), {"arch": "benchmark"}, {}, *dictionaries, ("en", "de"))
         assert ctranslate2_folder.refusal(model) is None
         threads = torch.get_num_threads()
         with tempfile.TemporaryDirectory() as folder:

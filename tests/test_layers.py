@@ -18,7 +18,7 @@ ARROWS = {
     "numerics": "",
     "nn": "numerics",
     "checkpoints": "support nn",
-    "speed": "support",
+    "speed": "support nn",
     "models": "support numerics nn speed checkpoints",
     "decoding": "support nn speed checkpoints models",
     "export": "support numerics nn checkpoints models decoding",
@@ -26,10 +26,10 @@ ARROWS = {
     "lab.analysis": "support numerics nn models decoding lab.metrics",
     "lab.pages": "support numerics nn models decoding lab.metrics lab.analysis",
     "lab.corpora": "support lab.metrics",
-    "lab.recipes": "support nn models checkpoints lab.corpora lab.metrics lab.analysis",
+    "lab.recipes": "support nn models checkpoints decoding lab.corpora lab.metrics lab.analysis",
     "lab.studies": "support models decoding lab.metrics lab.analysis lab.recipes lab.pages",
     "lab.glue": "support checkpoints models lab.corpora lab.recipes",
-    "cli": "support checkpoints models decoding export "
+    "cli": "support nn checkpoints models decoding export "
     "lab.recipes lab.studies lab.glue lab.metrics lab.analysis lab.pages",
 }
 

@@ -68,7 +68,7 @@ def architecture_options() -> dict[str, dict[str, Any]]:
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
     import ode_transformer.models  # noqa: F401  (registers the architectures)
-    from ode_transformer.checkpoints.admission import is_of_this_package
+    from ode_transformer.models.admission import is_of_this_package
 
     options = {}
     for name, set_defaults in ARCH_CONFIG_REGISTRY.items():

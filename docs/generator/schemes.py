@@ -15,7 +15,7 @@ from ode_transformer.lab.metrics.significance import compare_systems
 from ode_transformer.lab.recipes.recipe import PublishedResult, read_recipe
 from ode_transformer.lab.studies import find_study
 from ode_transformer.lab.studies.study import read_study
-from ode_transformer.models.architectures import SCHEME_OPTIONS
+from ode_transformer.nn.architectures import SCHEME_OPTIONS
 from ode_transformer.support.tables import markdown_table
 from ode_transformer.support.yaml_file import CONFIGS
 

@@ -7,8 +7,12 @@ This folder is a package for ``--user-dir`` of every ``ode-transformer`` command
     fairseq-train data --user-dir examples/new_scheme --arch ode_transformer_euler_tiny --encoder-ode-scheme heun3 ...
 """
 
-import ode_transformer.models  # noqa: F401  (registers the architectures, for fairseq's own commands)
+import sys
+
 from ode_transformer.numerics import ButcherTableau, register_tableau
+
+if "fairseq" in sys.modules:  # whose own commands need the architectures
+    import ode_transformer.models  # noqa: F401
 
 register_tableau(
     ButcherTableau(

@@ -11,12 +11,12 @@ def convert(args: Namespace) -> None:
     check_writable(args.output)
     released = load_checkpoint(args.released)
     from ode_transformer.models.conversion import convert_checkpoint
-    from ode_transformer.models.depth_options import read_choices
+    from ode_transformer.nn import STACKS, read_choices
 
     converted = convert_checkpoint(released)
     save_checkpoint(converted, args.output)
     options = vars(converted["args"]) | {"ode_options_saved": True}
-    encoder, decoder = read_choices(options, ("encoder", "decoder")).values()
+    encoder, decoder = read_choices(options, STACKS).values()
     print_text(
         f"{args.output}: {encoder.scheme} with coefficients {encoder.coefficients}, function {encoder.function}, "
         f"layer history {encoder.history} and {decoder.history}, "

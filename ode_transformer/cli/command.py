@@ -261,10 +261,18 @@ def run_command(command_line: Sequence[str]) -> None:
 def use_package(folder: Path | None) -> None:
     """Import a package of the user, with all that it registers, for this command and those that it starts."""
     commands.USER_DIR.set(folder or PACKAGE)
-    if folder is not None:
+    if folder is None:
+        return
+    if not folder.is_dir():
+        raise UserError(f"--user-dir {folder}: not a folder")
+    if (folder / "models").exists() or (folder / "tasks").exists():  # whose files fairseq imports, too
         from fairseq import utils
 
         utils.import_user_module(argparse.Namespace(user_dir=str(folder)))
+        return
+    parent, name = os.path.split(folder.resolve())
+    sys.path.insert(0, parent)
+    importlib.import_module(name)
 
 
 class HelpFormatter(argparse.HelpFormatter):

@@ -10,13 +10,14 @@ third, first axis selects one of several maps: on a source × target grid, ("tar
 of the source over itself, which differs from target token to target token.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ode_transformer.decoding.teacher_forcing import on_device
+from ode_transformer.nn import LanguageModel, Transformer
 
 # Tokens along an axis: the source's; the target's as they are predicted; the target's as they are read, shifted by one.
 AXES = ("source", "target", "prefix")
@@ -50,7 +51,12 @@ def attention_maps(model: Any, sample: dict[str, Any]) -> dict[str, AttentionMap
     :param sample: fairseq's batch of a single sentence pair, so that nothing is padding
     """
     inputs = on_device(sample["net_input"], next(model.parameters()).device)
-    if hasattr(model, "attention_maps"):
+    maps: Mapping[str, tuple[Sequence[str], Tensor]]
+    if isinstance(model, Transformer):
+        maps = model.attention_maps(inputs["src_tokens"], inputs["prev_output_tokens"])
+    elif isinstance(model, LanguageModel):
+        maps = {}
+    elif hasattr(model, "attention_maps"):
         maps = model.attention_maps(**inputs)
     else:
         _, extra = model(**inputs)

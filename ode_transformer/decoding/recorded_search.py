@@ -12,47 +12,35 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
-from ode_transformer.decoding.continuations import Continuations, best_of_hypotheses, choose_continuations
-from ode_transformer.models.criteria import only_logits_matter
-from ode_transformer.nn import FIXED_STEP, ROWS_STAY, Caches, EncoderCache, FixedStep, KeyValueCache
+from ode_transformer.nn import (
+    END,
+    PADDING,
+    UNKNOWN,
+    Continuations,
+    EncoderCache,
+    EncoderOutput,
+    Ensemble,
+    FixedStep,
+    Hypotheses,
+    KeyValueCache,
+    SearchOptions,
+    best_of_hypotheses,
+    choose_continuations,
+)
 from ode_transformer.speed import recording
 from ode_transformer.speed.shapes import round_up_count
 
 BLOCK = 16  # positions; within a block all steps attend to as many
-ROOM = 64  # positions; searches have room for a multiple
 _MULTIPLE = 8  # of the padded lengths of sources
 _LOOK = 8  # steps between two looks whether all sentences have ended
 _MOST = 16  # searches that are kept
 _logger = logging.getLogger(__name__)
-
-# fairseq's hypotheses of each sentence
-Hypotheses = list[list[dict[str, Tensor]]]
-
-
-@dataclass(frozen=True)
-class SearchRules:
-    """Options of a search.
-
-    :param beam: k
-    :param end: number of the word that ends a hypothesis; ``padding`` and ``unknown`` likewise
-    :param unknown_penalty: subtracted from the score of the unknown word
-    :param shortest: the least number of words, without the end
-    """
-
-    beam: int
-    end: int
-    padding: int
-    unknown: int
-    unknown_penalty: float
-    shortest: int
-    temperature: float
 
 
 class RecordedSearches:
@@ -62,24 +50,27 @@ class RecordedSearches:
         self._searches: OrderedDict[Any, RecordedSearch] = OrderedDict()
 
     @staticmethod
-    def pad(source: Tensor, lengths: Tensor, padding: int) -> tuple[Tensor, Tensor]:
+    def pad(source: Tensor) -> Tensor:
         """Return a batch of the shape that searches have: the first sentence again, and padding in front of all."""
         rows, width = round_up_count(len(source)), -(-source.size(1) // _MULTIPLE) * _MULTIPLE
         sentences = torch.zeros(rows, dtype=torch.long, device=source.device)
         sentences[: len(source)] = torch.arange(len(source), device=source.device)
-        front = source.new_full((rows, width - source.size(1)), padding)
-        return torch.cat([front, source[sentences]], dim=1), lengths[sentences]
+        front = source.new_full((rows, width - source.size(1)), PADDING)
+        return torch.cat([front, source[sentences]], dim=1)
 
-    def search(self, model: Any, source: Tensor, rules: SearchRules, capacity: int) -> "RecordedSearch":
+    def search(
+        self, models: Ensemble, source: Tensor, options: SearchOptions, beam: int, capacity: int
+    ) -> "RecordedSearch":
         """Return the search for sources of this shape, built if it is new.
 
-        :param model: fairseq's ``EnsembleModel``, the same at every call
+        :param models: the same at every call
         :param source: from :meth:`pad`, [B, S]
+        :param beam: k
         :param capacity: L, the positions that there is room for
         """
-        key = source.shape, rules, capacity
+        key = source.shape, options, beam, capacity
         if key not in self._searches:
-            self._searches[key] = RecordedSearch(model, source, rules, capacity)
+            self._searches[key] = RecordedSearch(models, source, options, beam, capacity)
         self._searches.move_to_end(key)
         if len(self._searches) > _MOST:
             self._searches.popitem(last=False)
@@ -92,16 +83,15 @@ class RecordedSearch:
     :param source: a batch of the shape that the search is for, [B, S]
     """
 
-    def __init__(self, model: Any, source: Tensor, rules: SearchRules, capacity: int) -> None:
-        self.model, self.rules = model, rules
-        device, k = source.device, rules.beam
-        B = len(source)
+    def __init__(self, models: Ensemble, source: Tensor, options: SearchOptions, beam: int, capacity: int) -> None:
+        self.models, self.options, self.beam = models, options, beam
+        device, k, B = source.device, beam, len(source)
         rows = B * k
-        self.source = {"src_tokens": source.clone(), "src_lengths": source.new_zeros(B)}
-        self.encoder_outs: Any = None
+        self.source = source.clone()
+        self.encoder_outs: list[EncoderOutput | None] = []
         self.inputs = FixedStep(rows, capacity, device)
-        self.states: list[Any] = [{ROWS_STAY: True, FIXED_STEP: self.inputs} for _ in range(model.models_size)]
-        self.tokens = torch.full((rows, capacity + 1), rules.padding, device=device)
+        self.states = models.start(self.inputs)
+        self.tokens = torch.full((rows, capacity + 1), PADDING, device=device)
         self.scores = torch.zeros(rows, capacity, device=device)  # sums up to each position
         # Before the first word the hypotheses of a sentence are the same.
         first_scores = torch.full((B, k), -math.inf, device=device)
@@ -116,19 +106,18 @@ class RecordedSearch:
         self.ended_tokens = torch.zeros(B, k + 1, capacity + 1, dtype=torch.long, device=device)
         self.ended_scores = torch.zeros(B, k + 1, capacity, device=device)
         self.ended_lengths = torch.zeros(B, k + 1, dtype=torch.long, device=device)
-        decoder, weighs = model.models[0].decoder, rules.unknown_penalty or rules.temperature != 1
-        self.reads_logits = model.models_size == 1 and not weighs and only_logits_matter(decoder)
+        # Then the best words are those with the greatest scores, whatever the others have.
+        self.reads_scores = len(models.models) == 1 and not options.unknown_penalty and options.temperature == 1
         self._replays: dict[tuple[bool, int, bool], Callable[[], None]] = {}  # first step, block, odd step
         self._recorder = recording.build_recorder(device)
 
-    def run(self, source: Tensor, lengths: Tensor, limits: Tensor, first_token: int) -> None:
+    def run(self, source: Tensor, limits: Tensor, first_token: int) -> None:
         """Search for a batch from :meth:`RecordedSearches.pad`.
 
-        :param lengths: of the sources, [B]
         :param limits: the greatest number of words of each sentence, without the end; further sentences are padding
         """
         with torch.inference_mode():
-            self._begin(source, lengths, limits, first_token)
+            self._begin(source, limits, first_token)
             for step in range(int(limits.max()) + 1):
                 self._take_step(step)
                 if (step + 1) % _LOOK == 0 and bool(self.waits.all()):
@@ -139,7 +128,7 @@ class RecordedSearch:
 
         :param length_power: power of a hypothesis' number of words that divides the sum of its scores
         """
-        k = self.rules.beam
+        k = self.beam
         lengths = self.ended_lengths[:count, :k].cpu()  # [count, k], as all below
         found = torch.arange(k) < self.ended[:count, None].cpu()
         tokens, sums = self.ended_tokens[:count, :k, 1:].cpu(), self.ended_scores[:count, :k].cpu()
@@ -147,19 +136,18 @@ class RecordedSearch:
         scores = sums.gather(2, (lengths - 1).clamp(min=0)[..., None])[..., 0] / powers[lengths]
         own_scores = torch.cat([sums[..., :1], sums.diff(dim=2)], dim=2)
         is_word = found[..., None] & (torch.arange(sums.size(2)) < lengths[..., None])
-        sizes, none = lengths[found].tolist(), torch.empty(0)
+        sizes = lengths[found].tolist()
         # Each of these takes all hypotheses of the batch at once: Python's time for single ones is that of many steps.
         parts = zip(tokens[is_word].split(sizes), scores[found].unbind(), own_scores[is_word].split(sizes), strict=True)
         names = "tokens", "score", "positional_scores"
-        all_found = ({"attention": none, "alignment": none} | dict(zip(names, part, strict=True)) for part in parts)
+        all_found = (dict(zip(names, part, strict=True)) for part in parts)
         return [[next(all_found) for _ in range(number)] for number in found.sum(1).tolist()]
 
-    def _begin(self, source: Tensor, lengths: Tensor, limits: Tensor, first_token: int) -> None:
-        self.source["src_tokens"].copy_(source)
-        self.source["src_lengths"].copy_(lengths)
+    def _begin(self, source: Tensor, limits: Tensor, first_token: int) -> None:
+        self.source.copy_(source)
         self._clear(KeyValueCache)
         self.inputs.begin(first_token)
-        self.tokens.fill_(self.rules.padding)
+        self.tokens.fill_(PADDING)
         self.tokens[:, 0] = first_token
         self.limits.zero_()[: len(limits)] = limits
         self.waits.fill_(True)[: len(limits)] = False
@@ -168,13 +156,11 @@ class RecordedSearch:
 
     def _clear(self, kind: type[KeyValueCache | EncoderCache]) -> None:
         for state in self.states:
-            for value in state.values():
-                if isinstance(value, Caches):
-                    value.forget(kind)
+            state.caches.forget(kind)
 
     def _take_step(self, step: int) -> None:
         """Replay a step, or record it where the memory that it uses is there: that of the first step is made by it."""
-        block, is_odd, is_new = step // BLOCK, step % 2 == 1, self.encoder_outs is None
+        block, is_odd, is_new = step // BLOCK, step % 2 == 1, not self.encoder_outs
         self.inputs.room, self.inputs.is_odd = min((block + 1) * BLOCK, self.inputs.capacity), is_odd
         key, compute = (step == 0, block, is_odd), self._compute if step else self._compute_first
         if key not in self._replays and self._recorder is not None and not is_new:
@@ -187,8 +173,8 @@ class RecordedSearch:
 
     def _compute_first(self) -> None:
         """Encode the sources, and take the first step."""
-        outputs = self.model.forward_encoder(self.source)
-        if self.encoder_outs is None:
+        outputs = self.models.encode(self.source)
+        if not self.encoder_outs:
             self.encoder_outs = outputs
         for old, new in zip(_tensors(self.encoder_outs), _tensors(outputs), strict=True):
             if old is not new:
@@ -198,14 +184,14 @@ class RecordedSearch:
 
     def _compute(self) -> None:
         """Take a step; everything stays in place, and nothing looks at a value."""
-        position, rules, k = self.inputs.position, self.rules, self.rules.beam
+        position, k = self.inputs.position, self.beam
         last_scores = self.scores.index_select(1, (position - 1).clamp(min=0))[:, 0]
         so_far = torch.where(position > 0, last_scores, self.first_scores)  # [R]
         log_probs, words = self._best_words(position, 2 * k)
         totals = log_probs + so_far[:, None]
         totals.masked_fill_(totals.isnan(), -math.inf)  # of a sentence whose scores are not numbers
         continuations = best_of_hypotheses(totals, words, self.first_rows, 2 * k)
-        ends = continuations.words.eq(rules.end).logical_and_(continuations.totals.ne(-math.inf))  # [B, 2k]
+        ends = continuations.words.eq(END).logical_and_(continuations.totals.ne(-math.inf))  # [B, 2k]
         ends[:, :k].gt_(self.vacant)  # true, and the place is not vacant
         self._keep_ended(continuations.first(k), ends[:, :k], position)
         self.vacant.logical_or_(self.waits[:, None])
@@ -223,34 +209,31 @@ class RecordedSearch:
 
         The words of a row are ranked by their logits, of which log Σ exp is subtracted afterwards.
         """
-        rules, log_sums = self.rules, None
-        if self.reads_logits:
-            decoder, inputs = self.model.models[0].decoder, self.inputs.tokens
-            output = decoder(inputs, encoder_out=self.encoder_outs[0], incremental_state=self.states[0])
-            scores = output[0][:, -1]  # [R, V]
+        options, words, log_sums = self.options, self.inputs.tokens, None
+        if self.reads_scores:
+            scores = self.models.models[0].step(words, self.encoder_outs[0], self.states[0])  # [R, V]
             # log Σ exp z by the likeliest word: its p is at least 1 / V, so that the logarithm is exact.
             greatest = scores.softmax(dim=-1, dtype=torch.float32).amax(dim=-1, keepdim=True)
             log_sums = scores.amax(dim=-1, keepdim=True).float() - greatest.log()  # [R, 1]
         else:
-            arguments = self.inputs.tokens, self.encoder_outs, self.states, rules.temperature
-            scores, _ = self.model.forward_decoder(*arguments)
-        scores[:, rules.padding] = -math.inf
-        if rules.unknown_penalty:
-            scores[:, rules.unknown] -= rules.unknown_penalty
-        if rules.shortest:
-            scores[:, rules.end].masked_fill_(position < rules.shortest, -math.inf)
+            scores = self.models.step(words, self.encoder_outs, self.states, options.temperature)
+        scores[:, PADDING] = -math.inf
+        if options.unknown_penalty:
+            scores[:, UNKNOWN] -= options.unknown_penalty
+        if options.min_len:
+            scores[:, END].masked_fill_(position < options.min_len, -math.inf)
         values, words = scores.topk(count)
         # At its limit a hypothesis has to end: its end comes first, and the others have no probability.
-        end = torch.full_like(values, -math.inf).index_copy_(1, position.new_zeros(1), scores[:, rules.end, None])
-        at_limit = (position >= self.limits).repeat_interleave(rules.beam)[:, None]  # [R, 1]
-        values, words = torch.where(at_limit, end, values).float(), words.masked_fill(at_limit, rules.end)
+        end = torch.full_like(values, -math.inf).index_copy_(1, position.new_zeros(1), scores[:, END, None])
+        at_limit = (position >= self.limits).repeat_interleave(self.beam)[:, None]  # [R, 1]
+        values, words = torch.where(at_limit, end, values).float(), words.masked_fill(at_limit, END)
         return values if log_sums is None else values - log_sums, words
 
     def _keep_ended(self, continuations: Continuations, ends: Tensor, position: Tensor) -> None:
         """Keep the hypotheses that end, ``ends`` [B, k], at most k of a sentence, which has then ended."""
-        k = self.rules.beam
+        k = self.beam
         slots = torch.where(ends, self.ended[:, None] + ends.cumsum(1) - 1, k).clamp_(max=k)  # [B, k]
-        tokens = self.tokens[continuations.rows].index_fill_(2, position + 1, self.rules.end)  # [B, k, L + 1]
+        tokens = self.tokens[continuations.rows].index_fill_(2, position + 1, END)  # [B, k, L + 1]
         scores = self.scores[continuations.rows].index_copy_(2, position, continuations.totals[..., None])  # [B, k, L]
         self.ended_tokens.scatter_(1, slots[..., None].expand_as(tokens), tokens)
         self.ended_scores.scatter_(1, slots[..., None].expand_as(scores), scores)

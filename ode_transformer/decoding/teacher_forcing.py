@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from ode_transformer.nn import LanguageModel, Transformer
+
 
 @dataclass(frozen=True)
 class TokenPredictions:
@@ -33,9 +35,22 @@ def on_device(sample: dict[str, Any], device: Any) -> Any:
     return tree_map_only(Tensor, lambda tensor: tensor.to(device), sample)
 
 
+def forward_pass(model: Any, net_input: Mapping[str, Any]) -> Any:
+    """Return what a model computes of a batch with the names of fairseq's; of a plain model the scores [B, T, V].
+
+    :param model: a plain model, or one of fairseq's
+    """
+    if isinstance(model, Transformer):
+        return model(net_input["src_tokens"], net_input["prev_output_tokens"])
+    return model(net_input["src_tokens"]) if isinstance(model, LanguageModel) else model(**net_input)
+
+
 def log_probabilities(model: Any, net_input: Mapping[str, Any]) -> Tensor:
     """Return log p of each word at each target position after the correct prefix, [B, T, V]."""
-    result: Tensor = model.get_normalized_probs(model(**net_input), log_probs=True)
+    output = forward_pass(model, net_input)
+    if isinstance(output, Tensor):
+        return output.log_softmax(dim=-1, dtype=torch.promote_types(output.dtype, torch.float32))
+    result: Tensor = model.get_normalized_probs(output, log_probs=True)
     return result
 
 

@@ -140,7 +140,7 @@ def load_from_arguments(args: argparse.Namespace, path: Path, scheme: str | None
         convert_to_int8(hub.models[0])
     if subword_model := choose_subword_model(args.bpe, args.bpe_model, path.parent, args.data):
         hub.bpe = SubwordEncoder(*subword_model)
-    elif args.bpe is None and (marks := joined_pieces(hub.task, None)):
+    elif args.bpe is None and (marks := joined_pieces(hub.tgt_dict, None)):
         folder = args.data or path.parent
         text = f"the dictionary has pieces ({marks.strip()}), and {folder} no subword model to divide the text"
         print_progress(f"warning: {text}: --bpe and --bpe-model name one, --bpe none says that it is divided")

@@ -18,13 +18,11 @@ import numpy as np
 import torch
 from ctranslate2 import Translator
 from ctranslate2.specs import attention_spec, common_spec, model_spec, transformer_spec
-from fairseq.modules import SinusoidalPositionalEmbedding
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ode_transformer.export.export_command import TranslationModel
-from ode_transformer.models import ODETransformerModel
-from ode_transformer.nn import STACKS, DepthChoice, SubLayer
+from ode_transformer.decoding.trained_model import TrainedModel
+from ode_transformer.nn import STACKS, DepthChoice, GridDecoder, SubLayer, Transformer
 from ode_transformer.nn.layer import copies_of
 from ode_transformer.numerics import ButcherTableau
 
@@ -38,20 +36,18 @@ ACTIVATIONS = {
 ZERO_LAYER_WIDTH = 1  # inner width of the feed-forward network of the layer of zeros
 
 
-def refusal(trained: TranslationModel) -> str | None:
+def refusal(trained: TrainedModel) -> str | None:
     """Return the flag that CTranslate2 cannot express and what it could express instead; None if there is none."""
-    problem = _problem(trained.model, trained.options.model)
+    problem = _problem(trained.model, trained.options)
     return None if problem is None else f"CTranslate2 cannot express {problem}"
 
 
 def _problem(model: Any, options: Any) -> str | None:
-    architecture = getattr(options, "arch", None) or getattr(options, "_name", "its architecture")
-    if type(model) is not ODETransformerModel:
+    architecture = options.get("arch") or options.get("_name", "its architecture")
+    if not isinstance(model, Transformer) or isinstance(model.decoder, GridDecoder):
         return f"--arch {architecture}, only ode_transformer_* and other models of encoder and decoder layers"
-    if options.activation_fn not in ACTIVATIONS:
-        return f"--activation-fn {options.activation_fn}, only {', '.join(ACTIVATIONS)}"
-    if model.decoder.adaptive_softmax is not None:
-        return "--adaptive-softmax-cutoff, only a softmax over all words"
+    if model.sizes.activation not in ACTIVATIONS:
+        return f"--activation-fn {model.sizes.activation}, only {', '.join(ACTIVATIONS)}"
     if model.decoder.project_in_dim is not None or model.decoder.project_out_dim is not None:
         return "--decoder-input-dim and --decoder-output-dim, only the width of the decoder"
     for stack in STACKS:
@@ -89,7 +85,7 @@ def all_ones(rows: Any) -> bool:
     return all(number == 1 for row in rows for number in row)
 
 
-def write(model: TranslationModel, folder: Path, quantization: str | None) -> None:
+def write(model: TrainedModel, folder: Path, quantization: str | None) -> None:
     """Write ``model.bin``, ``config.json`` and the vocabularies into an empty folder."""
     specification = build_specification(model)
     specification.validate()
@@ -97,9 +93,9 @@ def write(model: TranslationModel, folder: Path, quantization: str | None) -> No
     specification.save(str(folder))
 
 
-def scores(model: TranslationModel, folder: Path, sources: list[Tensor], targets: list[Tensor]) -> list[list[float]]:
+def scores(model: TrainedModel, folder: Path, sources: list[Tensor], targets: list[Tensor]) -> list[list[float]]:
     """Return log p of the words of each target, as the folder computes them."""
-    source, target = model.task.source_dictionary, model.task.target_dictionary
+    source, target = model.source_dictionary, model.target_dictionary
     results = Translator(str(folder), device="cpu").score_batch(
         [[source[number] for number in tokens[:-1]] for tokens in sources],
         [[target[number] for number in tokens[:-1]] for tokens in targets],
@@ -119,22 +115,22 @@ def plain_layers(stack: Any) -> list[dict[str, SubLayer]]:
 
 
 @torch.no_grad()
-def build_specification(model: TranslationModel) -> transformer_spec.TransformerSpec:
+def build_specification(model: TrainedModel) -> transformer_spec.TransformerSpec:
     """Return CTranslate2's specification of a model, with its weights."""
     encoder, decoder = model.model.encoder, model.model.decoder
-    activation = ACTIVATIONS[model.options.model.activation_fn]
+    activation = ACTIVATIONS[encoder.sizes.activation]
     stacks = [stack_specification(stack, activation) for stack in (encoder, decoder)]
     specification = transformer_spec.TransformerSpec(*stacks)
-    source, target = model.task.source_dictionary, model.task.target_dictionary
+    source, target = model.source_dictionary, model.target_dictionary
     specification.register_source_vocabulary(list(source.symbols))
     specification.register_target_vocabulary(list(target.symbols))
-    config = specification.config
+    config, (source_lang, target_lang) = specification.config, model.languages or (None, None)
     config.bos_token, config.unk_token = target.bos_word, target.unk_word
     config.decoder_start_token = config.eos_token = target.eos_word
     config.add_source_eos = True
     for name, value in {  # for translate; CTranslate2 does not read them
-        "source_lang": model.options.task.source_lang,
-        "target_lang": model.options.task.target_lang,
+        "source_lang": source_lang,
+        "target_lang": target_lang,
         "max_source_positions": int(encoder.max_positions()),
         "max_target_positions": int(decoder.max_positions()),
     }.items():
@@ -144,7 +140,7 @@ def build_specification(model: TranslationModel) -> transformer_spec.Transformer
 
 def stack_specification(stack: Any, activation: common_spec.Activation) -> Any:
     """Return the specification of encoder or decoder, with its weights, and the layer of zeros where it is needed."""
-    layers, heads = plain_layers(stack), getattr(stack.cfg, stack.stack).attention_heads
+    layers, heads = plain_layers(stack), stack.heads
     is_decoder = stack.stack == "decoder"
     zero_layers = int(is_decoder and stack.choice.attention.max_relative_positions > 0)
     build = transformer_spec.TransformerDecoderSpec if is_decoder else transformer_spec.TransformerEncoderSpec
@@ -158,7 +154,7 @@ def stack_specification(stack: Any, activation: common_spec.Activation) -> Any:
     if is_decoder:
         set_linear(specification.projection, stack.output_projection)
     for layer_spec in specification.layer[:zero_layers]:
-        set_zero_layer(layer_spec, heads, stack.embed_dim, stack.cfg.encoder.embed_dim)
+        set_zero_layer(layer_spec, heads, stack.embed_dim, stack.sizes.encoder.dim)
     for layer_spec, layer in zip(specification.layer[zero_layers:], layers, strict=True):
         set_layer(layer_spec, layer, asymmetric=not is_decoder)
     return specification
@@ -179,12 +175,8 @@ def position_table(stack: Any) -> Tensor:
     limit, positions = int(stack.max_positions()), stack.embed_positions
     if positions is None:
         return torch.zeros(limit, stack.layer_norm.normalized_shape[0])
-    first = stack.padding_idx + 1  # fairseq counts positions from there on
-    if isinstance(positions, SinusoidalPositionalEmbedding):
-        table = positions.get_embedding(first + limit, positions.embedding_dim, stack.padding_idx)
-    else:
-        table = positions.weight
-    return table[first : first + limit]
+    table: Tensor = positions.rows(limit)
+    return table
 
 
 def set_layer(layer_spec: Any, layer: Mapping[str, SubLayer], asymmetric: bool) -> None:

@@ -8,14 +8,13 @@ complete or not at all, and only if it scores some sentences as the model does.
 import argparse
 import importlib
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ode_transformer.decoding.teacher_forcing import log_probabilities
-from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.decoding.trained_model import TrainedModel, load_trained_model
 from ode_transformer.export.arguments import FORMATS
 from ode_transformer.support.console import ProgressMeter
 from ode_transformer.support.errors import UserError
@@ -24,16 +23,6 @@ from ode_transformer.support.subword_models import SUBWORD_MODELS, SubwordEncode
 
 BATCH_LENGTHS = (4, 10, 30)  # tokens of the sentences on which a folder is compared with its model
 MAX_DIFFERENCE = 0.02  # of log p, mean of a sentence's words: far more than rounding, unless a model is untrained
-
-
-@dataclass(frozen=True)
-class TranslationModel:
-    """A trained model in evaluation mode."""
-
-    path: Path
-    model: Any
-    options: Any
-    task: Any
 
 
 def run(args: argparse.Namespace) -> None:
@@ -45,8 +34,7 @@ def run(args: argparse.Namespace) -> None:
     subword_model = choose_subword_model(args.bpe, args.bpe_model, folder, args.data)
     if subword_model is not None:
         SubwordEncoder(*subword_model)  # refuses a broken file
-    trained = load_trained_model(args.path, args.data or folder, args.source_lang, args.target_lang)
-    model = TranslationModel(args.path, *trained)
+    model = load_trained_model(args.path, args.data or folder, args.source_lang, args.target_lang)
     library_format = importlib.import_module(FORMATS[args.to])
     if reason := library_format.refusal(model):
         raise UserError(f"{model.path}: {reason}")
@@ -69,20 +57,20 @@ def run(args: argparse.Namespace) -> None:
 
 
 @torch.no_grad()
-def check_scores(model: TranslationModel, folder: Path, to: str) -> None:
+def check_scores(model: TrainedModel, folder: Path, to: str) -> None:
     """Compare a folder, in float32, with its model on a batch of random words.
 
     :raises UserError: the folder gives other probabilities
     """
-    task, generator = model.task, torch.Generator().manual_seed(1)
-    lengths = [min(length, *model.model.max_positions()) - 1 for length in BATCH_LENGTHS]
+    generator = torch.Generator().manual_seed(1)
+    lengths = [min(length, *model.max_positions) - 1 for length in BATCH_LENGTHS]
 
     def sentence(dictionary: Any, length: int) -> torch.Tensor:
         numbers = torch.randint(dictionary.nspecial, len(dictionary), (length,), generator=generator)
         return torch.cat([numbers, torch.tensor([dictionary.eos()])])
 
-    sources = [sentence(task.source_dictionary, length) for length in lengths]
-    targets = [sentence(task.target_dictionary, length) for length in reversed(lengths)]
+    sources = [sentence(model.source_dictionary, length) for length in lengths]
+    targets = [sentence(model.target_dictionary, length) for length in reversed(lengths)]
     exported_scores = importlib.import_module(FORMATS[to]).scores(model, folder, sources, targets)
     for source, target, scores in zip(sources, targets, exported_scores, strict=True):
         inputs = {"src_tokens": source[None], "src_lengths": torch.tensor([len(source)])}

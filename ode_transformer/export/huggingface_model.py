@@ -1,18 +1,16 @@
 """Translation models in the classes of Hugging Face's ``transformers``, for ``AutoModelForSeq2SeqLM``.
 
-The model inside is fairseq's, built from the options that its configuration holds. ``generate`` gives it the whole
-prefix at each position and reorders its caches.
+The model inside is a plain :class:`ode_transformer.nn.Transformer`, built from the options that its configuration
+holds. ``generate`` gives it the whole prefix at each position and reorders its caches.
 """
 
 import math
-from argparse import Namespace
 from dataclasses import dataclass
-from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.modules import SinusoidalPositionalEmbedding
 from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import GenerationMixin, LogitsProcessor, LogitsProcessorList, PretrainedConfig, PreTrainedModel
@@ -21,13 +19,12 @@ from transformers.core_model_loading import Concatenate, WeightConverter
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.utils import SAFE_WEIGHTS_NAME, cached_file
 
-import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.checkpoints.admission import admitted_model
 from ode_transformer.checkpoints.parameters import check_finite
+from ode_transformer.checkpoints.plain_model import NeedsFairseq, build, model_kind, model_options
 from ode_transformer.checkpoints.reading import check_sizes
 from ode_transformer.checkpoints.stored_sizes import LIMIT, check_tensor_count, limited_parameters
-from ode_transformer.models.model_from_options import build_from_options
-from ode_transformer.support.errors import UserError
+from ode_transformer.nn import EncoderOutput, SearchState, SinusoidalPositions, Transformer, seen_padding
+from ode_transformer.support.errors import FAIRSEQ_MISSING, UserError
 
 BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
 SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
@@ -72,24 +69,22 @@ class ODETransformerConfig(PretrainedConfig):
 class DecodingState:
     """Caches of a search, as ``generate`` keeps them in ``past_key_values``.
 
-    :param encoder_out: fairseq's encoder output, a row for each hypothesis
+    :param source: encoder output, a row for each hypothesis
     """
 
     is_compileable = False
 
-    def __init__(self, model: Any, encoder_out: dict[str, list[Any]]) -> None:
-        self.model, self.encoder_out = model, encoder_out
-        self.incremental_state: dict[str, Any] = {}
-        self.length = 0
+    def __init__(self, model: Transformer, source: EncoderOutput) -> None:
+        self.model, self.source, self.search = model, source, SearchState()
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of target positions that the caches hold."""
-        return self.length
+        return self.search.length
 
     def reorder_cache(self, rows: Tensor) -> None:
         """Replace the hypotheses by those with the numbers ``rows``."""
-        self.model.decoder.reorder_incremental_state_scripting(self.incremental_state, rows)
-        self.encoder_out = self.model.encoder.reorder_encoder_out(self.encoder_out, rows)
+        self.search.reorder(rows)
+        self.source = self.source.select(rows, self.model.encoder.shares_rows)
 
 
 @dataclass
@@ -104,14 +99,14 @@ class SourceEncoder:
 
     main_input_name = "input_ids"
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Transformer) -> None:
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> SourceEncoding:
         """Encode token numbers [B, S], of which those with a mask of 0 are padding."""
         tokens = without_masked(input_ids, attention_mask)
-        output = self.model.encoder(tokens, None)["encoder_out"][0]
-        return SourceEncoding(last_hidden_state=output.transpose(0, 1), padding=tokens.eq(PAD))
+        source = self.model.encode(tokens)
+        return SourceEncoding(last_hidden_state=source.output, padding=source.padding)
 
     __call__ = forward
 
@@ -165,17 +160,16 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
     def __init__(self, config: ODETransformerConfig) -> None:
         super().__init__(config)
         check_sizes({"source_size": config.source_size, "target_size": config.target_size})
-        options = Namespace(**admitted_model(config.options))
-        build = partial(build_from_options, options, config.source_size, config.target_size)
         if LIMIT.get() is None:
             with torch.device("meta"), limited_parameters() as limit:  # without any memory
                 limit.allow(MAX_TENSORS, MAX_NUMBERS)
-                build()
+                build_model(config)
         with torch.device("cpu"):  # transformers builds models without numbers, but not everything is a parameter
-            self.model = build()
+            self.model = build_model(config)
         self.gradient_checkpointing = False
         for stack in (self.model.encoder, self.model.decoder):
-            stack.trained_version = nn.Identity()  # the configuration says what the parameters were trained for
+            # The configuration says what the parameters were trained for.
+            stack.trained_version = nn.Identity()  # type: ignore[assignment]
         first_names: dict[Tensor, str] = {}
         self._tied_weights_keys = {
             name: first_names[parameter]
@@ -210,9 +204,10 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def _init_weights(self, module: nn.Module) -> None:
         """Compute tables of positions, which no folder stores; leave parameters as fairseq's model starts with them."""
-        if isinstance(module, SinusoidalPositionalEmbedding):
-            table = module.get_embedding(len(module.weights), module.embedding_dim, module.padding_idx)
-            module.weights = table.to(module.weights.device, self.dtype)
+        if isinstance(module, SinusoidalPositions):
+            device: Any = module.weights.device
+            module.fill()
+            module.to(device, self.dtype)
 
     def _set_gradient_checkpointing(self, enable: bool = True, *arguments: Any, **settings: Any) -> None:
         """Let the layers recompute their activations in the backward pass, or keep them."""
@@ -269,19 +264,20 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             if encoder_outputs is None:
                 assert input_ids is not None, "input_ids or encoder_outputs: one of them is needed"
                 encoder_outputs = SourceEncoder(self.model).forward(input_ids, attention_mask)
-            state = DecodingState(self.model, self._encoder_out(encoder_outputs, input_ids, attention_mask))
+            state = DecodingState(self.model, known_source(encoder_outputs, input_ids, attention_mask))
         else:
             state = past_key_values
-        decode = partial(self.model.decoder, encoder_out=state.encoder_out, features_only=True)
+        decoder = self.model.decoder
         if use_cache:
-            for end in range(state.length + 1, previous.size(1)):  # of a prefix that the caller gives
-                decode(previous[:, :end], incremental_state=state.incremental_state)
-        features, _extra = decode(previous, incremental_state=state.incremental_state if use_cache else None)
-        state.length = previous.size(1) if use_cache else 0
-        if self.model.decoder.adaptive_softmax is not None:
-            logits = self.model.get_normalized_probs((features, None), log_probs=True, sample=None)
+            for end in range(state.search.length + 1, previous.size(1) + 1):  # several for a prefix that a caller gives
+                padding = seen_padding(previous[:, :end].eq(PAD))
+                features = decoder.step(previous[:, end - 1 : end], state.source, state.search, padding)
         else:
-            logits = self.model.decoder.output_layer(features)  # [B, T, words]
+            features = decoder.features(previous, state.source)[0]
+        if (adaptive_softmax := getattr(decoder, "adaptive_softmax", None)) is not None:  # of fairseq
+            logits = adaptive_softmax.get_log_prob(features, None)
+        else:
+            logits = decoder.scores(features)  # [B, T, words]
         loss = None
         if labels is not None:
             reduction = "mean" if num_items_in_batch is None else "sum"
@@ -292,26 +288,8 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
             loss=loss,
             logits=logits,
             past_key_values=state if use_cache else None,
-            encoder_last_hidden_state=state.encoder_out["encoder_out"][0].transpose(0, 1),
+            encoder_last_hidden_state=state.source.output,
         )
-
-    def _encoder_out(
-        self,
-        encoding: BaseModelOutput | tuple[Tensor, ...],
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-    ) -> dict[str, list[Any]]:
-        """Return fairseq's dictionary of an encoder output [B, S, C], with all padding that is known."""
-        padding = torch.zeros(encoding[0].shape[:2], dtype=torch.bool, device=encoding[0].device)
-        if isinstance(encoding, SourceEncoding) and encoding.padding is not None:
-            padding = padding | encoding.padding
-        if input_ids is not None:
-            padding = padding | input_ids.eq(PAD)
-        if attention_mask is not None:
-            padding = padding | attention_mask.eq(0)
-        absent = ("encoder_embedding", "encoder_states", "fc_results", "src_tokens", "src_lengths")
-        output = encoding[0].transpose(0, 1)  # [S, B, C]
-        return {"encoder_out": [output], "encoder_padding_mask": [padding], **{name: [] for name in absent}}
 
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, past_key_values: DecodingState | None = None, **kwargs: Any
@@ -340,3 +318,37 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 def without_masked(tokens: Tensor, mask: Tensor | None) -> Tensor:
     """Return token numbers with the padding symbol where the mask is 0."""
     return tokens if mask is None else tokens.masked_fill(mask.eq(0), PAD)
+
+
+def known_source(
+    encoding: BaseModelOutput | tuple[Tensor, ...], input_ids: Tensor | None, attention_mask: Tensor | None
+) -> EncoderOutput:
+    """Return what the decoder reads of an encoder output [B, S, C], with all padding that is known."""
+    padding = torch.zeros(encoding[0].shape[:2], dtype=torch.bool, device=encoding[0].device)
+    if isinstance(encoding, SourceEncoding) and encoding.padding is not None:
+        padding = padding | encoding.padding
+    if input_ids is not None:
+        padding = padding | input_ids.eq(PAD)
+    if attention_mask is not None:
+        padding = padding | attention_mask.eq(0)
+    return EncoderOutput(encoding[0], padding)
+
+
+def build_model(config: ODETransformerConfig) -> Transformer:
+    """Build the model that a configuration describes.
+
+    :raises UserError: an option is refused, or the model needs fairseq, which is not installed
+    """
+    sizes = config.source_size, config.target_size
+    try:
+        kind = model_kind(config.options)
+        model = build(kind, model_options(config.options, kind), *sizes)
+    except NeedsFairseq as reason:
+        if find_spec("fairseq") is None:
+            raise UserError(f"{reason}; {FAIRSEQ_MISSING}") from reason
+        from ode_transformer.models.model_from_options import build_admitted
+
+        model = build_admitted(config.options, *sizes).plain()
+    if not isinstance(model, Transformer):
+        raise UserError(f"architecture {config.options.get('arch')} is no translation model")
+    return model

@@ -3,7 +3,6 @@
 Installed packages can add more: each entry point of the group ``ode_transformer.plugins`` is imported last.
 """
 
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 from ode_transformer.support.errors import FAIRSEQ_MISSING
@@ -15,8 +14,8 @@ from ode_transformer.models import adam, criteria, fairseq_corrections, fairseq_
 from ode_transformer.models.bert import ODEBertModel
 from ode_transformer.models.ode_transformer import ODELanguageModel, ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
+from ode_transformer.nn.plugins import load_plugins
 
 __all__ = ["ODEBertModel", "ODELanguageModel", "ODETransformerModel", "ReformerModel"]
 
-for plugin in entry_points(group="ode_transformer.plugins"):
-    plugin.load()
+load_plugins()

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ode_transformer.checkpoints.admission import admitted_model
 from ode_transformer.checkpoints.stored_sizes import limited_parameters
+from ode_transformer.models.admission import admitted_model
 from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.support.errors import UserError
 

@@ -22,7 +22,7 @@ from fairseq.models import FairseqDecoder
 from omegaconf import II
 from torch import Tensor
 
-from ode_transformer.models.depth_stack import DepthStack
+from ode_transformer.models.stacks import FairseqStack
 from ode_transformer.speed import record_training
 from ode_transformer.speed.losses import label_smoothed_cross_entropy
 from ode_transformer.speed.training import COUNTS, UNRECORDED_BATCH, RecordedTraining
@@ -67,7 +67,7 @@ class FusedCriterion(FairseqCriterion):
     cuda_graphs = False
     unsuitable_reason: str | None = None
     recorded: RecordedTraining | None = None
-    stacks: list[DepthStack]
+    stacks: list[FairseqStack]
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "FusedCriterion":
@@ -104,7 +104,7 @@ class FusedCriterion(FairseqCriterion):
 
     def _begin(self, model: Any) -> None:
         """Begin to record the training, or say why not."""
-        self.stacks = [module for module in model.modules() if isinstance(module, DepthStack)]
+        self.stacks = [module for module in model.modules() if isinstance(module, FairseqStack)]
         subset = getattr(getattr(self.task, "cfg", None), "train_subset", "train")
         sizes = getattr(getattr(self.task, "datasets", {}).get(subset), "sizes", ())  # a task may not tell them
         try:

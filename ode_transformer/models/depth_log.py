@@ -22,9 +22,8 @@ from fairseq.logging import metrics
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ode_transformer.models.depth_stack import DepthStack
-from ode_transformer.models.layer_hooks import depth_stacks, see_layer_inputs, see_stage_weights
 from ode_transformer.nn import BlockId, LayerId
+from ode_transformer.nn.layer_hooks import depth_stacks, see_layer_inputs, see_stage_weights
 from ode_transformer.numerics import LEARNED, Weight
 from ode_transformer.support.depth_log_names import GRADIENT_NORM, PREFIX
 
@@ -37,7 +36,7 @@ class DepthLog(nn.Module):
     :param interval: updates whose number is a multiple of it are seen
     """
 
-    def __init__(self, interval: int, stacks: Mapping[str, DepthStack]) -> None:
+    def __init__(self, interval: int, stacks: Mapping[str, Any]) -> None:
         super().__init__()
         self.interval, self.stacks = interval, stacks
         self.handles: list[RemovableHandle] = []

@@ -6,6 +6,7 @@ The flags of depth are made from the fields of ``DepthChoice``.
 import argparse
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,19 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from omegaconf import OmegaConf
 
-from ode_transformer.nn import LSTM, Choice, DepthChoice, ModelChoice, Option, StackShape, idle_options, refusal
+from ode_transformer.nn import (
+    LSTM,
+    Choice,
+    DepthChoice,
+    ModelChoice,
+    Option,
+    TransformerSizes,
+    check_choices,
+    read_choices,
+    read_grid,
+    read_sizes,
+)
+from ode_transformer.nn.model_options import OFF, UNSUPPORTED_OPTIONS
 from ode_transformer.support.arguments import (
     finite_float,
     flag_name,
@@ -40,24 +53,6 @@ _NUMBERS: dict[tuple[type, str], Callable[[str], float]] = {
     (float, "any"): finite_float,
 }
 _LISTED = 10  # values that a usage line shows
-
-# Defaults of the flags that all our models have: those of a short flag of depth, and the others.
-DEPTH_DEFAULTS: dict[str, Any] = {
-    **{option.dest(): option.default for option in DepthChoice.options().values() if not option.own_flag_only},
-    **{option.dest(): option.default for option in ModelChoice.options().values()},
-    "encoder_ode_scheme": DepthChoice().scheme,
-    "ode_options_saved": False,  # True in a checkpoint, whose model may use another scheme
-}
-
-# Options of fairseq's Transformer that our encoders and decoders do not implement
-UNSUPPORTED_OPTIONS = (
-    *("adaptive_input", "base_layers", "char_inputs", "cross_self_attention", "export", "no_cross_attention"),
-    *("encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_xformers_att_config", "decoder_xformers_att_config"),
-    *("offload_activations", "quant_noise_pq", "quant_noise_scalar"),
-    # Both tie the adaptive softmax to an adaptive input, which is not supported either.
-    *("tie_adaptive_weights", "tie_adaptive_proj"),
-)
-_OFF = (None, False, 0, -1)  # values of fairseq's options that mean "off"
 
 # Tasks of fairseq by the kind of model that they train; every other has a source and a target, as translation has.
 _TASKS = {
@@ -117,65 +112,42 @@ def set_defaults(args: argparse.Namespace, **values: Any) -> None:
 
 
 def read_model_options(
-    args: argparse.Namespace, stacks: tuple[str, ...], unsupported: Sequence[str] = (), without_layers: str = ""
+    args: argparse.Namespace, stacks: tuple[str, ...], unsupported: Sequence[str] = (), has_grid: bool = False
 ) -> TransformerConfig:
     """Return fairseq's configuration of a model, with the choice of each stack as ``cfg.encoder.depth``.
 
+    ``cfg.sizes`` returns the sizes for a dictionary, ``cfg.grid`` are the options of a grid.
+
     :param stacks: those that the model has
     :param unsupported: further options that the model does not implement
-    :param without_layers: the stack that may have no layers
+    :param has_grid: the model is a Reformer
     :raises OptionError: options do not go together; names the flag, its value, and what is allowed
     """
+    options = vars(args)
     for name in (*UNSUPPORTED_OPTIONS, *unsupported):
-        if getattr(args, name, None) not in _OFF:
+        if options.get(name) not in OFF:
             raise OptionError(f"{flag_name(name)} is not supported by --arch {args.arch}")
     for stack in stacks:
-        layers = getattr(args, f"{stack}_layers")
-        if layers < (stack != without_layers):
-            raise OptionError(f"--{stack}-layers {layers}: a stack has at least one layer")
         if args.post_norm and getattr(args, f"{stack}_normalize_before"):
             raise OptionError(f"--post-norm and --{stack}-normalize-before contradict each other")
-    choices = read_choices(vars(args), stacks)
     _check_training(args)
-    _check_stacks(args, choices)
+    grid = read_grid(options) if has_grid else None
+    try:
+        choices = read_choices(options, stacks, _is_trained(options))
+        for stack, choice in choices.items():
+            if args.post_norm and choice.is_lstm:
+                scheme = f"--{stack}-ode-scheme {LSTM}"
+                raise OptionError(f"--post-norm: the layers of {scheme} have no residuals to normalise")
+        check_choices(read_sizes({**options, "share_all_embeddings": False}, 4), choices, grid)
+    except OptionError:
+        raise
+    except ValueError as error:
+        raise OptionError(str(error)) from error
     cfg = TransformerConfig.from_namespace(args)
     for stack, choice in choices.items():
         getattr(cfg, stack).depth = choice
+    cfg.grid, cfg.sizes = grid, partial(_sizes, options)
     return cfg
-
-
-def read_choices(options: Mapping[str, Any], stacks: Sequence[str]) -> dict[str, DepthChoice]:
-    """Return the choice of each stack.
-
-    :raises OptionError: a stack's own flag is of no use to it, a short flag to no stack, or options of a stack do not
-        go together
-    """
-    values: dict[str, dict[str, Any]] = {stack: {} for stack in stacks}
-    drafts = {stack: DepthChoice.draft({}) for stack in stacks}
-    # A Reformer's encoder may have no layers, which read nothing.
-    layered = [stack for stack in stacks if options.get(f"{stack}_layers") != 0]
-    trained = _is_trained(options)
-    for option in DepthChoice.options().values():
-        short = option.default if option.own_flag_only else _read(option, options, option.default)
-        set_by_short = [stack for stack in stacks if option.is_set_by_short_flag(drafts[stack])]
-        if trained and not set_by_short:  # Before, a short flag that was for no stack set each that could read it.
-            set_by_short = [stack for stack in stacks if option.read_by(drafts[stack])]
-        if short != option.default and not set(set_by_short) & set(layered):
-            off = f"--no-{option.flag}" if option.default is False else f"--{option.flag} {option.default}"
-            raise OptionError(f"{_flag(option, short)}: only with {option.short_needs or option.needs}; pass {off}")
-        for stack in stacks:
-            value = _read(option, options, short if stack in set_by_short else option.default, stack)
-            if value == option.default:
-                continue
-            if not option.read_by(drafts[stack]):
-                scheme = drafts[stack].scheme
-                raise OptionError(f"{_flag(option, value, stack)}: only with {option.needs}, not with {scheme}")
-            values[stack][option.name] = value
-            drafts[stack] = DepthChoice.draft(values[stack])
-    choices = {stack: _build_choice(stack, drafts[stack].scheme, values[stack]) for stack in stacks}
-    if not trained:
-        _refuse_idle_options(options, choices)
-    return choices
 
 
 def _is_trained(options: Mapping[str, Any]) -> bool:
@@ -188,43 +160,11 @@ def _is_trained(options: Mapping[str, Any]) -> bool:
     return os.path.isfile(restored)
 
 
-def _build_choice(stack: str, scheme: str, values: Mapping[str, Any]) -> DepthChoice:
-    try:
-        return DepthChoice(**DepthChoice.arguments(values), accepts_idle=True)
-    except ValueError as error:
-        raise OptionError(f"--{stack}-ode-scheme {scheme}: {error}") from error
-
-
-def _refuse_idle_options(options: Mapping[str, Any], choices: Mapping[str, DepthChoice]) -> None:
-    """Refuse a stack's own flag that changes nothing, and a short one that changes nothing in any stack."""
-    idle = {stack: dict(idle_options(choice, _shape(options, stack, choices))) for stack, choice in choices.items()}
-    for option in DepthChoice.options().values():
-        changed = [stack for stack, choice in choices.items() if choice.value(option) != option.default]
-        reasons = {stack: idle[stack][option.name] for stack in changed if option.name in idle[stack]}
-        for stack, reason in reasons.items():
-            own = options.get(option.dest(stack)) is not None
-            if own or len(reasons) == len(changed):
-                flag = _flag(option, choices[stack].value(option), stack if own else "")
-                raise OptionError(f"{flag}: {reason}")
-    for stack, reasons in idle.items():
-        if "" in reasons:
-            raise OptionError(f"--{stack}-ode-scheme {choices[stack].scheme}: {reasons['']}")
-
-
-def _shape(options: Mapping[str, Any], stack: str, stacks: Collection[str]) -> StackShape:
-    """Return the sizes of a stack that decide over its options: a decoder with an encoder has two attentions."""
-    return StackShape(options[f"{stack}_layers"], len(stacks) if stack == "decoder" else 1)
-
-
-def _read(option: Option, options: Mapping[str, Any], default: Any, stack: str = "") -> Any:
-    """Return the value of a flag; Python code may give a whole number for any number."""
-    value = options.get(option.dest(stack))
-    return default if value is None else type(option.default)(value)
-
-
-def _flag(option: Option, value: Any, stack: str = "") -> str:
-    flag = f"--{stack}-{option.flag}" if stack else f"--{option.flag}"
-    return flag if value is True else f"{flag} {value}"
+def _sizes(options: Mapping[str, Any], cfg: TransformerConfig, dictionary: Any) -> TransformerSizes:
+    """Return the sizes of a model, both of whose sides have as many words as a dictionary."""
+    sizes = read_sizes(options, len(dictionary))
+    shares_output = cfg.share_decoder_input_output_embed  # which sharing of all embeddings sets
+    return sizes.change(share="output" if shares_output else "none")
 
 
 def _check_training(args: argparse.Namespace) -> None:
@@ -246,20 +186,6 @@ def _check_training(args: argparse.Namespace) -> None:
         raise OptionError(
             "--log-depth-interval does not go with --adaptive-softmax-cutoff, which gives no probabilities"
         )
-
-
-def _check_stacks(args: argparse.Namespace, choices: Mapping[str, DepthChoice]) -> None:
-    """Refuse choices that do not go with the sizes of their stacks, or with each other."""
-    for stack, choice in choices.items():
-        width, heads = (getattr(args, f"{stack}_{name}") for name in ("embed_dim", "attention_heads"))
-        if stack == "decoder" and getattr(args, "joint_combination", "add") == "concat":
-            width += args.encoder_embed_dim
-        if args.post_norm and choice.is_lstm:
-            raise OptionError(f"--post-norm: the layers of --{stack}-ode-scheme {LSTM} have no residuals to normalise")
-        if heads < 1 or width % heads > 0:
-            raise OptionError(f"--{stack}-attention-heads {heads}: the heads have to divide the width {width}")
-        if (reason := refusal(choice, _shape(vars(args), stack, choices))) is not None:
-            raise OptionError(f"--{stack}-ode-scheme {choice.scheme}: {reason}")
 
 
 def check_task(args: argparse.Namespace, task: Any, kind: str) -> None:

@@ -43,12 +43,14 @@ from omegaconf import DictConfig, OmegaConf
 from sacrebleu.metrics import BLEU
 from torch import Tensor
 
-from ode_transformer.checkpoints.admission import admitted_state
+from ode_transformer.checkpoints.dictionary import swapped_languages
 from ode_transformer.checkpoints.plain_numbers import plain_numbers
-from ode_transformer.checkpoints.reading import dictionary_digests, load_checkpoint, option_group, saved_options
+from ode_transformer.checkpoints.reading import load_checkpoint, option_group, saved_options
 from ode_transformer.checkpoints.stored_sizes import LIMIT, check_dictionary, limited_parameters
+from ode_transformer.models.admission import admitted_state
 from ode_transformer.models.fairseq_parser import suggest_architecture
 from ode_transformer.models.option_groups import group_options
+from ode_transformer.models.pretrained import dictionary_digests
 from ode_transformer.support.errors import OptionError, UserError, printable_line
 
 Function = Callable[..., Any]
@@ -556,12 +558,9 @@ def _require_own_data(original: Function, task: FairseqTask, state: dict[str, An
     :raises OptionError: a dictionary has other words, or the same in another order; source and target are swapped
     """
     trained = option_group(state.get("languages"))
-    source, target = trained.get("source_lang"), trained.get("target_lang")
     asked = tuple(_languages(task).values())
-    if source != target and (asked[0] == target or asked[1] == source) and None not in (*asked, source, target):
-        raise OptionError(
-            f"--source-lang {asked[0]} --target-lang {asked[1]}: the model translates {source} to {target}"
-        )
+    if reason := swapped_languages(asked, (trained.get("source_lang"), trained.get("target_lang"))):
+        raise OptionError(reason)
     saved = option_group(state.get("dictionaries"))
     for side, digest in dictionary_digests(task).items():
         if saved.get(side, digest) != digest:

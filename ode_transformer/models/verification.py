@@ -6,9 +6,9 @@ from typing import Any
 
 from fairseq.criterions import CRITERION_REGISTRY
 
-from ode_transformer.checkpoints.admission import admitted_model, admitted_options, admitted_task
 from ode_transformer.checkpoints.parameters import check_finite
 from ode_transformer.checkpoints.reading import saved_options
+from ode_transformer.models.admission import admitted_model, admitted_options, admitted_task
 from ode_transformer.support.errors import UserError
 
 

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from ode_transformer.nn.attention_scores import PLAIN_ATTENTION, AttentionChoice, AttentionMask, softmax
-from ode_transformer.nn.decoding_step import attend_from_last_position
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.nn.key_value_cache import Cache
+from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.linear import Linear
 from ode_transformer.nn.older_parameters import join_projections
 from ode_transformer.nn.relative_position import RelativePositionKeys, RelativePositionValues
@@ -74,7 +73,7 @@ class MultiheadAttention(nn.Module):
         :returns: [B, T, C]
         """
         if cache is not None:
-            return attend_from_last_position(self, x, mask, cache, source, weights, change_values)
+            return self._step(x, mask, cache, source, weights, change_values)
         if source is None:
             q, k, v = self.split_heads(self.in_proj(x), 3)
         else:
@@ -116,6 +115,78 @@ class MultiheadAttention(nn.Module):
             assert offsets is not None
             attended = attended + self.relative_values(probabilities, offsets)
         return attended
+
+    def _step(
+        self,
+        x: Tensor,
+        mask: AttentionMask,
+        cache: Cache,
+        source: Tensor | None,
+        weights: list[Tensor] | None,
+        change_values: Callable[[Tensor], Tensor] | None,
+    ) -> Tensor:
+        """Attend from the last position by few operators, whose calls take longer than what they compute.
+
+        Heads are one more batch axis of products of matrices.
+
+        :param x: [B, .., 1, C]
+        :param mask: of a step, whose bias is [B · .. · H, 1, S], fewer rows where rows share keys
+        :param cache: self-attention appends keys and values; those of the encoder output are computed once
+        :param source: [B/k, S, encoder_dim]
+        :param weights: list to which the attention weights [B, .., H, 1, S] are appended
+        :param change_values: maps the values [B, .., H, 1, C/H] of ``x``
+        :returns: [B, .., 1, C]
+        """
+        *batch, _, dim = x.shape
+        heads, factor = self.heads, 1.0
+        bias = None if mask.bias is None else mask.bias.to(x.dtype)
+        if isinstance(cache, KeyValueCache):
+            projected = self.in_proj(x).view(1, *batch, 3, heads, dim // heads).movedim(-3, 1)  # [1, 3, B, .., H, C/H]
+            query, added = projected[:, 0].reshape(-1, 1, dim // heads), projected[:, 1:]  # [B · .. · H, 1, C/H]
+            if change_values is not None:
+                values = change_values(projected[0, 2].unsqueeze(-2)).squeeze(-2)
+                added = torch.stack([projected[0, 1], values])[None]
+            cache.write(added.detach())
+            if self.relative_keys is not None:
+                assert mask.offsets is not None
+                positions, factor = self.relative_keys(query, mask.offsets), self.scale
+                bias = positions if bias is None else positions + bias
+        else:
+            rows = len(x)
+            if not cache.is_filled:
+                assert source is not None
+                key, value = self.split_heads(self.kv_proj(source), 2)
+                cache.store(key, value, rows)
+            query = self.q_proj(x).view(rows // cache.run, cache.run, heads, -1)  # [B/k, k, H, C/H]
+            query = query.transpose(1, 2).reshape(-1, cache.run, dim // heads)  # [B/k · H, k, C/H]
+        key, value = cache.read_heads()
+        if bias is None:
+            scores = torch.bmm(query * self.scale, key)  # [.. · H, 1 or k, S]
+        else:
+            scores = torch.baddbmm(bias, query, key, beta=factor, alpha=self.scale)
+        probabilities = softmax(scores)
+
+        def by_row(y: Tensor) -> Tensor:
+            """[.. · H, 1 or k, S or C/H] -> [B, .., H, 1, S or C/H]"""
+            if isinstance(cache, EncoderCache):
+                y = y.view(len(x) // cache.run, heads, cache.run, -1).transpose(1, 2)  # [B/k, k, H, S or C/H]
+            return y.reshape(*batch, heads, 1, y.size(-1))
+
+        def by_head(y: Tensor) -> Tensor:
+            """[B, .., H, 1, S] -> [.. · H, 1 or k, S]"""
+            if isinstance(cache, EncoderCache):
+                y = y.view(len(x) // cache.run, cache.run, heads, -1).transpose(1, 2)  # [B/k, H, k, S]
+            return y.reshape(probabilities.shape)
+
+        if weights is not None:
+            weights.append(by_row(probabilities))
+        if self.dropout.active:  # of --retain-dropout
+            probabilities = by_head(self.dropout(by_row(probabilities)))
+        out = torch.bmm(probabilities, value)
+        if self.relative_values is not None:
+            assert mask.offsets is not None
+            out = out + self.relative_values(probabilities, mask.offsets)
+        return self.out_proj(by_row(out).reshape(x.shape))
 
     def _scaled_sum(self, bias: Tensor | None, products: Tensor) -> Tensor:
         return products * self.scale if bias is None else torch.add(bias, products, alpha=self.scale)

@@ -6,16 +6,12 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from ode_transformer.nn.attention_scores import AttentionMask
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
 from ode_transformer.nn.value_residual import ValueResidual
-
-if TYPE_CHECKING:
-    from ode_transformer.nn.sublayers import SubLayer
 
 
 class SubLayerKind(Enum):
@@ -54,31 +50,31 @@ class Context:
     value_residual: ValueResidual | None = None
     first_values: list[Tensor] = field(default_factory=list)
 
-    def inputs(self, sublayer: SubLayer, stage: int) -> dict[str, Any]:
-        """Return the inputs of an attention beside the representation, for the evaluation of a stage."""
-        return {
-            "mask": self.masks[sublayer.kind],
-            "source": self.source if sublayer.kind is SubLayerKind.CROSS_ATTENTION else None,
-            "cache": None if self.caches is None else self._cache(self.caches, sublayer, stage),
-            "weights": self.weights.get((sublayer.layer, sublayer.kind)),
-            "change_values": self._change_values(self.value_residual, sublayer),
-        }
-
-    def _cache(self, caches: MutableMapping[str, Cache], sublayer: SubLayer, stage: int) -> Cache | None:
-        """Return the cache of an evaluation, created when it is first used."""
-        if sublayer.kind is SubLayerKind.SOURCE_ATTENTION:  # the new line of a grid attends within itself
+    def self_cache(self, name: str) -> Cache | None:
+        """Return the cache of an evaluation of self-attention, created when it is first used; None in a full pass."""
+        if self.caches is None:
             return None
-        over_source = sublayer.kind is SubLayerKind.CROSS_ATTENTION
-        # The keys of self-attention differ between stages, those of the encoder output only between copies.
-        name = f"{sublayer.layer}.{sublayer.name}.{sublayer.copy if over_source else stage}"
-        if name not in caches:
-            caches[name] = EncoderCache() if over_source else self.build_cache()
-        return caches[name]
+        if name not in self.caches:
+            self.caches[name] = self.build_cache()
+        return self.caches[name]
 
-    def _change_values(self, residual: ValueResidual | None, sublayer: SubLayer) -> Callable[[Tensor], Tensor] | None:
-        if residual is None or sublayer.kind is not SubLayerKind.SELF_ATTENTION:
+    def source_cache(self, name: str) -> Cache | None:
+        """Return the cache of the encoder output's keys and values; None in a full pass."""
+        if self.caches is None:
             return None
-        return partial(residual.sum, sublayer.layer, *self.first_values) if sublayer.layer else self._keep_first
+        if name not in self.caches:
+            self.caches[name] = EncoderCache()
+        return self.caches[name]
+
+    def weights_of(self, layer: int, kind: SubLayerKind) -> list[Tensor] | None:
+        """Return the list to which the attentions of a layer append their weights; None if nobody asks for them."""
+        return self.weights.get((layer, kind))
+
+    def change_values(self, layer: int) -> Callable[[Tensor], Tensor] | None:
+        """Return what maps the values of a layer's self-attention; None without value residual."""
+        if self.value_residual is None:
+            return None
+        return partial(self.value_residual.sum, layer, *self.first_values) if layer else self._keep_first
 
     def _keep_first(self, values: Tensor) -> Tensor:
         if not self.first_values:  # neither by later evaluations nor when a backward pass computes it again

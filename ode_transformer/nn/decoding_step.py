@@ -1,4 +1,4 @@
-"""Decoding steps: attention of a single query, masks of which a step computes only what has changed, and fixed steps.
+"""Decoding steps: masks of which a step computes only what has changed, and steps at one place in memory.
 
 A fixed step has equal shapes and reads and writes the same memory, as CUDA graphs need. Its cache has room for more
 positions than there are: a step writes where its position says and attends to the whole room, and a mask hides the
@@ -9,9 +9,6 @@ Axes: B batch, H heads, T target positions, S keys, C channels, k rows that shar
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
@@ -21,91 +18,9 @@ from ode_transformer.nn.attention_scores import (
     AttentionChoice,
     AttentionMask,
     attention_mask,
-    softmax,
 )
-from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
+from ode_transformer.nn.key_value_cache import KeyValueCache
 from ode_transformer.nn.relative_position import relative_offsets
-
-if TYPE_CHECKING:
-    from ode_transformer.nn.attention import MultiheadAttention
-
-# Keys among fairseq's incremental states. ROWS_STAY says whether the next reordering replaces each row by one of the
-# same sentence. A search that has it has no padding in its hypotheses. To find out either would wait for a GPU.
-FIXED_STEP = "fixed_step"
-ROWS_STAY = "rows_stay"
-
-
-def attend_from_last_position(
-    attention: MultiheadAttention,
-    x: Tensor,
-    mask: AttentionMask,
-    cache: Cache,
-    source: Tensor | None = None,
-    weights: list[Tensor] | None = None,
-    change_values: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:
-    """Compute an attention for a single query by few operators, whose calls take longer than what they compute.
-
-    Heads are one more batch axis of products of matrices.
-
-    :param x: [B, .., 1, C]
-    :param mask: of a step, whose bias is [B · .. · H, 1, S], fewer rows where rows share keys
-    :param cache: self-attention appends keys and values; those of the encoder output are computed once
-    :param source: [B/k, S, encoder_dim]
-    :param weights: list to which the attention weights [B, .., H, 1, S] are appended
-    :param change_values: maps the values [B, .., H, 1, C/H] of ``x``
-    :returns: [B, .., 1, C]
-    """
-    *batch, _, dim = x.shape
-    heads, factor = attention.heads, 1.0
-    bias = None if mask.bias is None else mask.bias.to(x.dtype)
-    if isinstance(cache, KeyValueCache):
-        projected = attention.in_proj(x).view(1, *batch, 3, heads, dim // heads).movedim(-3, 1)  # [1, 3, B, .., H, C/H]
-        query, added = projected[:, 0].reshape(-1, 1, dim // heads), projected[:, 1:]  # [B · .. · H, 1, C/H]
-        if change_values is not None:
-            values = change_values(projected[0, 2].unsqueeze(-2)).squeeze(-2)
-            added = torch.stack([projected[0, 1], values])[None]
-        cache.write(added.detach())
-        if attention.relative_keys is not None:
-            assert mask.offsets is not None
-            positions, factor = attention.relative_keys(query, mask.offsets), attention.scale
-            bias = positions if bias is None else positions + bias
-    else:
-        rows = len(x)
-        if not cache.is_filled:
-            assert source is not None
-            key, value = attention.split_heads(attention.kv_proj(source), 2)
-            cache.store(key, value, rows)
-        query = attention.q_proj(x).view(rows // cache.run, cache.run, heads, -1)  # [B/k, k, H, C/H]
-        query = query.transpose(1, 2).reshape(-1, cache.run, dim // heads)  # [B/k · H, k, C/H]
-    key, value = cache.read_heads()
-    if bias is None:
-        scores = torch.bmm(query * attention.scale, key)  # [.. · H, 1 or k, S]
-    else:
-        scores = torch.baddbmm(bias, query, key, beta=factor, alpha=attention.scale)
-    probabilities = softmax(scores)
-
-    def by_row(y: Tensor) -> Tensor:
-        """[.. · H, 1 or k, S or C/H] -> [B, .., H, 1, S or C/H]"""
-        if isinstance(cache, EncoderCache):
-            y = y.view(len(x) // cache.run, heads, cache.run, -1).transpose(1, 2)  # [B/k, k, H, S or C/H]
-        return y.reshape(*batch, heads, 1, y.size(-1))
-
-    def by_head(y: Tensor) -> Tensor:
-        """[B, .., H, 1, S] -> [.. · H, 1 or k, S]"""
-        if isinstance(cache, EncoderCache):
-            y = y.view(len(x) // cache.run, cache.run, heads, -1).transpose(1, 2)  # [B/k, H, k, S]
-        return y.reshape(probabilities.shape)
-
-    if weights is not None:
-        weights.append(by_row(probabilities))
-    if attention.dropout.active:  # of --retain-dropout
-        probabilities = by_head(attention.dropout(by_row(probabilities)))
-    out = torch.bmm(probabilities, value)
-    if attention.relative_values is not None:
-        assert mask.offsets is not None
-        out = out + attention.relative_values(probabilities, mask.offsets)
-    return attention.out_proj(by_row(out).reshape(x.shape))
 
 
 class StepMasks:

@@ -19,9 +19,6 @@ from torch import Tensor, nn
 
 from ode_transformer.nn.attention import MultiheadAttention
 
-COMBINATIONS = ("add", "concat")
-REDUCTIONS = ("softmax", "max")
-
 
 def joint_width(source: int, target: int, combination: str) -> int:
     """Return the width of a grid over sequences of widths ``source`` and ``target``."""
@@ -51,7 +48,7 @@ class Reduction(nn.Module):
     """Reduction of a grid over its source axis (Eq. 6), for each feature by weights that the positions give.
 
     :param dim: width C
-    :param kind: one of ``REDUCTIONS``: ``softmax``, the paper's weighted mean; ``max``, an option of the released code,
+    :param kind: ``softmax``, the paper's weighted mean; ``max``, an option of the released code,
         the greatest value of each feature
     :param normalize_before: normalise the grid; otherwise normalise the result, as post-norm layers do
     """

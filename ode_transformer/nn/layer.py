@@ -6,6 +6,7 @@ The papers step the merged layer, "SAN + FFN", without writing its F; here it is
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,38 +50,40 @@ class BlockId(NamedTuple):
         return f"{self.stack} layer {self.number} {self.sublayers}".rstrip()
 
 
+@dataclass(frozen=True)
+class LayerPlan:
+    """Place of a layer in its stack, and how its blocks are stepped.
+
+    :param index: number of the layer, from 0 on
+    :param blocks: by default all sub-layers form one stepped block
+    :param first_block: number of its first block among the stepped ones of the stack
+    :param function: F of a step, one of ``FUNCTIONS``
+    """
+
+    index: int = 0
+    blocks: tuple[Group, ...] = ()
+    first_block: int = 0
+    function: str = "increment"
+
+
 class Layer(nn.ModuleDict):
     """Named sub-layers that act in turn; a list in place of a sub-layer holds copies with separate parameters.
 
     Stage i uses copy i modulo the number of copies (ODE Transformer 2022, footnote 4).
     """
 
-    def __init__(self, sublayers: Mapping[str, nn.Module]) -> None:
+    def __init__(self, sublayers: Mapping[str, nn.Module], plan: LayerPlan = LayerPlan()) -> None:
         super().__init__(sublayers)
-        self.place()
+        self.index, self.first_block, self.function = plan.index, plan.first_block, plan.function
+        self.blocks: Sequence[Group] = plan.blocks or [(tuple(self), True)]
+        for name, sublayer in self.items():
+            for number, copy in enumerate(copies_of(sublayer)):
+                copy.layer, copy.name, copy.copy = plan.index, name, number
 
     @property
     def kinds(self) -> dict[str, SubLayerKind]:
         """Kind of each sub-layer by name, in the order in which they act."""
         return {name: copies_of(sublayer)[0].kind for name, sublayer in self.items()}
-
-    def place(
-        self, index: int = 0, blocks: Sequence[Group] = (), first_block: int = 0, function: str = "increment"
-    ) -> int:
-        """Tell the layer its place in a stack.
-
-        :param index: number of the layer, from 0 on
-        :param blocks: from ``DepthChoice.grouping``; by default all sub-layers form one block
-        :param first_block: number of its first block among the stepped ones of the stack
-        :param function: one of ``FUNCTIONS``, or ``attentions``
-        :returns: the number of the next layer's first block
-        """
-        self.index, self.first_block, self.function = index, first_block, function
-        self.blocks: Sequence[Group] = blocks or [(tuple(self), True)]
-        for name, sublayer in self.items():
-            for number, copy in enumerate(copies_of(sublayer)):
-                copy.layer, copy.name, copy.copy = index, name, number
-        return first_block + sum(is_stepped for _, is_stepped in self.blocks)
 
     def forward(self, y: Tensor, state: Any, context: Context, scheme: Scheme) -> tuple[Tensor, Any]:
         """Step the blocks of the layer in turn.
@@ -91,34 +94,44 @@ class Layer(nn.ModuleDict):
         """
         number = self.first_block
         for names, is_stepped in self.blocks:
-            if not is_stepped:
+            if is_stepped:
+                function = self.increment if self.function == "increment" else self.output
+                y, state = scheme(partial(function, context=context, names=names), y, state, number)
+                number += 1
+            else:
                 y = self.output(y, 0, context, names)
-                continue
-            function = {"increment": self.increment, "layer-output": self.output, "attentions": self.attention}
-            y, state = scheme(partial(function[self.function], context=context, names=names), y, state, number)
-            number += 1
         return y, state
 
     def increment(self, y: Tensor, stage: int, context: Context, names: Sequence[str]) -> Tensor:
         """Return what a block adds, Σ a_i with a_i = f_i(y + a_1 + … + a_{i−1}): no difference of large numbers."""
-        total = self._copy(names[0], stage)(y, context, stage)
+        total = self.sublayer(names[0], stage)(y, context, stage)
         for name in names[1:]:
-            total = total + self._copy(name, stage)(y + total, context, stage)
+            total = total + self.sublayer(name, stage)(y + total, context, stage)
         return total
 
     def output(self, y: Tensor, stage: int, context: Context, names: Sequence[str]) -> Tensor:
         """Return the output of a block with its residuals."""
         for name in names:
-            y = self._copy(name, stage).output(y, context, stage)
+            y = self.sublayer(name, stage).output(y, context, stage)
         return y
 
-    def attention(self, y: Tensor, number: int, context: Context, names: Sequence[str]) -> Tensor:
-        """Return what attention ``number`` adds; the stages of a depth-wise LSTM are the attentions of a layer."""
-        return self._copy(names[number], 0)(y, context, 0)
-
-    def _copy(self, name: str, stage: int) -> SubLayer:
+    def sublayer(self, name: str, stage: int) -> SubLayer:
+        """Return the copy of a sub-layer that a stage evaluates."""
         copies = copies_of(self[name])
         return copies[stage % len(copies)]
+
+
+class AttentionLayer(Layer):
+    """Layer of a depth-wise LSTM, whose scheme reads the attentions of a layer one by one."""
+
+    def forward(self, y: Tensor, state: Any, context: Context, scheme: Scheme) -> tuple[Tensor, Any]:
+        """Step the layer; see :meth:`Layer.forward`."""
+        ((names, _),) = self.blocks
+        return scheme(partial(self.attention, context=context, names=names), y, state, self.first_block)
+
+    def attention(self, y: Tensor, number: int, context: Context, names: Sequence[str]) -> Tensor:
+        """Return what attention ``number`` adds."""
+        return self.sublayer(names[number], 0)(y, context, 0)
 
 
 def copies_of(sublayer: nn.Module) -> list[SubLayer]:

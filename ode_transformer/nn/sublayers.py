@@ -6,7 +6,9 @@
 A Macaron layer consists of the same sub-layers, two of which take half a step (Macaron Net, Eqs. 17-19).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -45,7 +47,7 @@ class FeedForward(nn.Module):
         return self.fc2(hidden)  # [.., dim]
 
 
-class SubLayer(nn.Module):
+class SubLayer(nn.Module, ABC):
     """Function with layer normalisation, dropout and residual; a call returns f(y), which the residual adds to y.
 
     :param function: maps [.., dim] to [.., dim]
@@ -56,9 +58,10 @@ class SubLayer(nn.Module):
     :param shared_noise: axes along which dropout shares its noise
     """
 
+    kind: ClassVar[SubLayerKind]
+
     def __init__(
         self,
-        kind: SubLayerKind,
         function: nn.Module,
         dim: int,
         dropout: float = 0.0,
@@ -68,21 +71,86 @@ class SubLayer(nn.Module):
         shared_noise: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.kind = kind
-        self.layer, self.name, self.copy = 0, kind.value, 0  # its place in a stack, from 0 on: see ``Layer``
+        self.layer, self.name, self.copy = 0, self.kind.value, 0  # its place, from 0 on, which its ``Layer`` sets
         self.layer_norm = nn.LayerNorm(dim) if normalized else nn.Identity()
         self.function = function
         self.dropout = Dropout(dropout, shared_noise)
         self.normalize_before = normalize_before
         self.step_fraction = step_fraction
 
+    @abstractmethod
+    def evaluate(self, x: Tensor, context: Context, stage: int) -> Tensor:
+        """Return the function of x, [.., dim] -> [.., dim], with what it reads of the context."""
+
     def forward(self, y: Tensor, context: Context, stage: int = 0) -> Tensor:
         x = self.layer_norm(y) if self.normalize_before else y
-        inputs = {} if self.kind is SubLayerKind.FEED_FORWARD else context.inputs(self, stage)
-        increment = self.dropout(self.function(x, **inputs))
+        increment = self.dropout(self.evaluate(x, context, stage))
         return increment if self.step_fraction == 1.0 else self.step_fraction * increment
 
     def output(self, y: Tensor, context: Context, stage: int = 0) -> Tensor:
         """Return the output of the sub-layer with its residual, [.., dim]."""
         y = y + self(y, context, stage)
         return y if self.normalize_before else self.layer_norm(y)
+
+
+class FeedForwardSubLayer(SubLayer):
+    """Feed-forward network."""
+
+    kind = SubLayerKind.FEED_FORWARD
+
+    def evaluate(self, x: Tensor, context: Context, stage: int) -> Tensor:
+        return self.function(x)
+
+
+class SelfAttention(SubLayer):
+    """Self-attention; each stage of a search has a cache of its own."""
+
+    kind = SubLayerKind.SELF_ATTENTION
+
+    def evaluate(self, x: Tensor, context: Context, stage: int) -> Tensor:
+        return self.function(
+            x,
+            context.masks[self.kind],
+            cache=context.self_cache(f"{self.layer}.{self.name}.{stage}"),
+            weights=context.weights_of(self.layer, self.kind),
+            change_values=context.change_values(self.layer),
+        )
+
+
+class CrossAttention(SubLayer):
+    """Attention to the encoder output, whose keys and values are the same for all stages of a copy."""
+
+    kind = SubLayerKind.CROSS_ATTENTION
+
+    def evaluate(self, x: Tensor, context: Context, stage: int) -> Tensor:
+        return self.function(
+            x,
+            context.masks[self.kind],
+            source=context.source,
+            cache=context.source_cache(f"{self.layer}.{self.name}.{self.copy}"),
+            weights=context.weights_of(self.layer, self.kind),
+        )
+
+
+class TargetAttention(SubLayer):
+    """Self-attention along the target axis of a grid."""
+
+    kind = SubLayerKind.TARGET_ATTENTION
+
+    def evaluate(self, x: Tensor, context: Context, stage: int) -> Tensor:
+        return self.function(
+            x,
+            context.masks[self.kind],
+            cache=context.self_cache(f"{self.layer}.{self.name}.{stage}"),
+            weights=context.weights_of(self.layer, self.kind),
+        )
+
+
+class SourceAttention(SubLayer):
+    """Self-attention along the source axis of a grid; the new line of a search attends within itself."""
+
+    kind = SubLayerKind.SOURCE_ATTENTION
+
+    def evaluate(self, x: Tensor, context: Context, stage: int) -> Tensor:
+        weights = context.weights_of(self.layer, self.kind)
+        return self.function(x, context.masks[self.kind], weights=weights)

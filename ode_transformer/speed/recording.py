@@ -2,23 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ode_transformer.nn.recording import recording
+
 # Computes the loss and the other results of a step from static inputs.
 Compute = Callable[[], tuple[Tensor, dict[str, Tensor]]]
 
 _LEAST_FREE = 0.1  # of all memory
-
-_RECORDING: ContextVar[bool] = ContextVar("recording", default=False)
-
-
-def is_recording() -> bool:
-    """Tell whether a recorder watches the step, so that nothing may look at a value of the GPU."""
-    return _RECORDING.get()
 
 
 class CUDARecorder:
@@ -122,16 +116,6 @@ class CUDARecording:
         """Compute the gradients, and keep them as when the step was recorded."""
         self.gradient.copy_(gradient)
         self._backward.replay()
-
-
-@contextmanager
-def recording() -> Iterator[None]:
-    """Let :func:`is_recording` be true within the ``with`` block."""
-    token = _RECORDING.set(True)
-    try:
-        yield
-    finally:
-        _RECORDING.reset(token)
 
 
 def build_recorder(device: torch.device) -> CUDARecorder | None:

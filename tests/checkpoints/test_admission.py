@@ -16,8 +16,8 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 
-from ode_transformer.checkpoints.admission import admitted_model, admitted_options
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
+from ode_transformer.models.admission import admitted_model, admitted_options
 from ode_transformer.support.errors import UserError
 
 State = dict[str, Any]

@@ -11,11 +11,12 @@ import pytest
 import torch
 from checkpoint_for_tests import Intruder, as_args, open_model, rewrite
 
-from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.checkpoints.stored_sizes import MAX_TENSORS
 from ode_transformer.cli import main
+from ode_transformer.decoding.trained_model import TrainedModel
 from ode_transformer.models import ODETransformerModel
+from ode_transformer.models.admission import admitted_state
 from ode_transformer.support.errors import UserError
 
 State = dict[str, Any]
@@ -87,7 +88,7 @@ def test_a_shard_beside_the_file_is_not_loaded_in_its_place(folder: Path, route:
             tensor.fill_(7.0)
     torch.save(other, folder / "model-shard0.pt")
     loaded = open_model(route, folder)
-    model = loaded[0] if isinstance(loaded, tuple) else loaded.models[0]  # type: ignore[attr-defined]
+    model: Any = loaded.model if isinstance(loaded, TrainedModel) else loaded.models[0]  # type: ignore[attr-defined]
     assert not model.encoder.layer_norm.weight.eq(7.0).any()
     with pytest.raises(UserError, match=r"fairseq would read model-shard0\.pt in its place"):
         open_model("verify", folder)

@@ -7,23 +7,28 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_for_tests import EOS, batch, small_model
+from models_for_tests import EOS, PAD, batch, small_model
 
-from ode_transformer.decoding.beam_search import BeamSearch
+from ode_transformer.nn import BeamSearch, SearchOptions
 
 SENTENCES = batch([6, 3, 1, 5])
 
 
-def assert_same_hypotheses(models: list[Any], sample: dict[str, Any] | None = None, **options: Any) -> list[list[int]]:
+# Names of the options of our search in fairseq's
+FAIRSEQS = {"beam": "beam_size", "length_penalty": "len_penalty", "unknown_penalty": "unk_penalty"}
+
+
+def assert_same_hypotheses(models: list[Any], source: torch.Tensor = SENTENCES, **options: Any) -> list[list[int]]:
     """Compare both searches; return the lengths of the hypotheses of each sentence."""
-    sample = sample or {"net_input": {"src_tokens": SENTENCES}}
-    searches = [kind(models, models[0].decoder.dictionary, **options) for kind in (BeamSearch, SequenceGenerator)]
-    ours, theirs = (search.generate(models, sample) for search in searches)
-    for found, expected in zip(ours, theirs, strict=True):
-        assert [h["tokens"].tolist() for h in found] == [h["tokens"].tolist() for h in expected]
+    theirs = {FAIRSEQS.get(name, name): value for name, value in options.items()}
+    generator = SequenceGenerator(models, models[0].decoder.dictionary, **theirs)
+    expected = generator.generate(models, {"net_input": {"src_tokens": source}})
+    ours = BeamSearch([model.plain() for model in models], SearchOptions(**options)).search(source)
+    for found, others in zip(ours, expected, strict=True):
+        assert [h["tokens"].tolist() for h in found] == [h["tokens"].tolist() for h in others]
         assert not any(x.is_inference() for h in found for x in h.values())
-        for name in ("score", "positional_scores", "attention"):
-            torch.testing.assert_close([h[name] for h in found], [h[name] for h in expected])
+        for name in ("score", "positional_scores"):
+            torch.testing.assert_close([h[name] for h in found], [h[name] for h in others])
     return [[len(h["tokens"]) for h in found] for found in ours]
 
 
@@ -42,39 +47,64 @@ def model_with_ends(factor: float, seed: int) -> Any:
     lengths=st.sampled_from(
         [
             {"max_len_b": 12},
-            {"max_len_a": 1, "max_len_b": 1},
             {"max_len_b": 6, "min_len": 3},
-            {"max_len_a": 1.3, "max_len_b": 2},
         ]
     ),
     other=st.sampled_from(
-        [{}, {"len_penalty": 0.3}, {"unk_penalty": 2.0}, {"normalize_scores": False}, {"temperature": 3.0}]
+        [{}, {"length_penalty": 0.3}, {"unknown_penalty": 2.0}, {"length_penalty": 0.0}, {"temperature": 3.0}]
     ),
     ends=st.sampled_from([1.0, 2.0]),
 )
 def test_hypotheses_are_those_of_fairseq(seed: int, beam: int, lengths: dict, other: dict, ends: float) -> None:
     model = model_with_ends(ends, seed)
-    model.make_generation_fast_(need_attn=seed % 2 == 0)
-    assert_same_hypotheses([model], beam_size=beam, **lengths, **other)
+    assert_same_hypotheses([model], beam=beam, **lengths, **other)
 
 
 def test_sentences_leave_at_different_positions_and_several_models_are_averaged() -> None:
     models = [model_with_ends(3.0, seed) for seed in (2, 3)]
-    lengths = assert_same_hypotheses(models, beam_size=3, max_len_b=30)
+    lengths = assert_same_hypotheses(models, beam=3, max_len_b=30)
     assert len({max(of_sentence) for of_sentence in lengths}) > 1
 
 
-@pytest.mark.parametrize("arch", ["ode_transformer_lm_rk2", "reformer_fast"])
-def test_other_models(arch: str) -> None:
-    model = small_model(arch=arch)
-    assert_same_hypotheses([model], beam_size=3, max_len_b=9)
+def test_a_grid_is_searched_as_by_fairseq() -> None:
+    assert_same_hypotheses([small_model(arch="reformer_fast")], beam=3, max_len_b=9)
 
 
-def test_what_is_left_to_fairseq() -> None:
-    model = small_model()
-    prefix = {"net_input": {"src_tokens": SENTENCES}}
-    found = BeamSearch([model], model.decoder.dictionary, beam_size=2, max_len_b=8)
-    hypotheses = found.generate([model], prefix, prefix_tokens=torch.full((len(SENTENCES), 2), 7))
-    assert all(h["tokens"][:2].tolist() == [7, 7] for of_sentence in hypotheses for h in of_sentence)
-    with pytest.raises(AssertionError, match="at least 9 words and at most 3"):
-        BeamSearch([model], model.decoder.dictionary, min_len=9, max_len_b=3).generate([model], prefix)
+@pytest.mark.parametrize("a", [1.0, 1.3])
+def test_limits_grow_with_each_sentence(a: float) -> None:
+    """fairseq's are those of the longest sentence of a batch."""
+    model = model_with_ends(0.1, 2)
+    for length in (3, 6):
+        assert_same_hypotheses([model], batch([length]), beam=3, max_len_a=a, max_len_b=2)
+    both = BeamSearch([model.plain()], SearchOptions(3, max_len_a=a, max_len_b=2)).search(batch([6, 3]))
+    longest = [max(len(h["tokens"]) for h in of_sentence) for of_sentence in both]
+    assert longest == [int(a * 6 + 2) + 1, int(a * 3 + 2) + 1]
+
+
+def test_a_text_is_continued_as_by_fairseq_with_a_prefix() -> None:
+    """fairseq is given the text as the beginning of each hypothesis; its limit counts the whole."""
+    model, texts = small_model(arch="ode_transformer_lm_rk2"), batch([4, 4, 4])[:, :3]
+    dictionary = model.decoder.dictionary
+    sample = {"net_input": {"src_tokens": texts, "src_lengths": torch.full((3,), 4)}}
+    theirs = SequenceGenerator([model], dictionary, beam_size=3, max_len_b=9)
+    expected = theirs.generate([model], sample, prefix_tokens=texts)
+    found = BeamSearch([model.plain()], SearchOptions(beam=3, max_len_b=6)).continue_texts(texts)
+    for ours, others in zip(found, expected, strict=True):
+        assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in others]
+        torch.testing.assert_close([h["score"] for h in ours], [h["score"] for h in others])
+
+
+def test_drawn_words_come_as_often_as_their_probabilities_say() -> None:
+    """The first words of 4,000 translations of one sentence, among the four likeliest."""
+    model = small_model().plain()
+    torch.manual_seed(1)
+    source = SENTENCES[:1].expand(4000, -1)
+    search = BeamSearch([model], SearchOptions(max_len_b=2, sampling=True, sampling_topk=4))
+    words = torch.stack([of_sentence[0]["tokens"][0] for of_sentence in search.search(source)])
+    with torch.no_grad():
+        scores = model(SENTENCES[:1], torch.tensor([[EOS]]))[0, 0]
+    scores[[PAD, EOS]] = -torch.inf  # a translation has a word
+    values, likeliest = scores.topk(4)
+    shares = torch.stack([words.eq(word).double().mean() for word in likeliest])
+    torch.testing.assert_close(shares, values.softmax(0), rtol=0, atol=0.03)
+    assert torch.isin(words, likeliest).all()

@@ -3,7 +3,6 @@
 import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from checkpoint_for_tests import MAX_POSITIONS, binarise
 
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens, surprisals
-from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.decoding.trained_model import TrainedModel, load_trained_model
 
 # Of sources and targets, without end symbol.
 LENGTHS = [(3, 9), (5, 2), (MAX_POSITIONS, 2), (1, 1), (2, MAX_POSITIONS + 9), (30, 8), (7, 7), (4, 3)]
@@ -21,8 +20,7 @@ LENGTHS = [(3, 9), (5, 2), (MAX_POSITIONS, 2), (1, 1), (2, MAX_POSITIONS + 9), (
 def split(untrained: Path, tmp_path: Path) -> Split:
     folder = shutil.copytree(untrained.parent, tmp_path / "model")
     binarise(folder, "train", [("s " * source, "e " * target) for source, target in LENGTHS])
-    model, _, task = load_trained_model(folder / "model.pt", folder)
-    return Split(model, task, folder, "train", folder / "model.pt")
+    return Split(load_trained_model(folder / "model.pt", folder), folder, "train")
 
 
 def test_sentences_that_are_too_long_are_left_out(split: Split) -> None:
@@ -57,28 +55,28 @@ PAIRS = [("▁The s", "▁D er e"), ("s s s s s s", "e"), ("▁The", "e e r e r"
 
 
 @pytest.fixture(scope="module")
-def loaded(untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Split]:
-    """Model, task and data."""
+def loaded(untrained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainedModel, Split]:
+    """Model and data."""
     folder = shutil.copytree(untrained.parent, tmp_path_factory.mktemp("forced") / "model")
     binarise(folder, "forced", PAIRS)
-    model, _, task = load_trained_model(folder / "model.pt", folder)
-    return model, task, Split(model, task, folder, "forced", folder / "model.pt")
+    trained = load_trained_model(folder / "model.pt", folder)
+    return trained, Split(trained, folder, "forced")
 
 
-def test_batches_agree_with_single_sentences(loaded: tuple[Any, Any, Split]) -> None:
-    model, task, split = loaded
+def test_batches_agree_with_single_sentences(loaded: tuple[TrainedModel, Split]) -> None:
+    trained, split = loaded
+    model = trained.model
     total, tokens, best = 0.0, 0, {}
     with torch.no_grad():
         for row in split.rows(range(len(PAIRS))):
             shifted = torch.cat([row["target"][-1:], row["target"][:-1]])[None]
-            lengths = torch.tensor([len(row["source"])])
-            scores, _ = model(row["source"][None], lengths, shifted)
+            scores = model(row["source"][None], shifted)
             for position, token in enumerate(row["target"].tolist()):
                 total -= math.log(scores[0, position].softmax(-1)[token].item())
                 tokens += 1
                 best[row["id"], position] = scores[0, position].argmax().item()
     batches = map(split.sample, split.batches(None, 1000))
-    (batch,) = forced = list(predict_tokens(model, batches, task.target_dictionary.pad()))
+    (batch,) = forced = list(predict_tokens(model, batches, trained.target_dictionary.pad()))
     assert not batch.real.all()
     assert cross_entropy(forced) == pytest.approx(total / tokens, rel=1e-4)
     assert int(batch.real.sum()) == tokens
@@ -87,9 +85,10 @@ def test_batches_agree_with_single_sentences(loaded: tuple[Any, Any, Split]) -> 
             assert predicted[position] == best[int(number), position]
 
 
-def test_surprisal_is_the_loss_of_each_token_in_bits(loaded: tuple[Any, Any, Split]) -> None:
-    model, task, split = loaded
+def test_surprisal_is_the_loss_of_each_token_in_bits(loaded: tuple[TrainedModel, Split]) -> None:
+    trained, split = loaded
+    model = trained.model
     bits = [value for number in range(len(PAIRS)) for value in surprisals(model, split.sample([number]))]
     batches = map(split.sample, split.batches(None, 1000))
-    loss = cross_entropy(predict_tokens(model, batches, task.target_dictionary.pad()))
+    loss = cross_entropy(predict_tokens(model, batches, trained.target_dictionary.pad()))
     assert sum(bits) / len(bits) * math.log(2) == pytest.approx(loss, rel=1e-5)

@@ -27,11 +27,11 @@ def continued(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def greedy(model: Path, line: str, count: int) -> str:
-    network, _, task = load_trained_model(model, model.parent, language_model=True)
-    words = task.source_dictionary
+    trained = load_trained_model(model, model.parent, language_model=True)
+    words = trained.source_dictionary
     tokens = torch.tensor([words.eos(), *map(words.index, line.split())])
     for _ in range(count):
-        logits = network(tokens[None])[0][0, -1]
+        logits = trained.model(tokens[None])[0, -1]
         logits[words.pad()] = -torch.inf
         if (best := int(logits.argmax())) == words.eos():
             break

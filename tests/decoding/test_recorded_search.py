@@ -9,11 +9,10 @@ from models_for_tests import EOS, batch, small_model
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ode_transformer.decoding import beam_search, recorded_search
-from ode_transformer.decoding.beam_search import BeamSearch
+from ode_transformer.decoding import recorded_search
 from ode_transformer.decoding.recorded_search import RecordedSearches
+from ode_transformer.nn import BeamSearch, NoTranslation, SearchOptions, beam_search
 from ode_transformer.speed import recording
-from ode_transformer.support.errors import UserError
 
 # Operators that wait for numbers of the GPU
 WAITING = {"_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "unique_consecutive"}
@@ -57,24 +56,21 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Recording]:
     monkeypatch.setattr(recording, "build_recorder", lambda _: Recorder(made))
     monkeypatch.setattr(recorded_search, "BLOCK", 5)
     monkeypatch.setattr(beam_search, "ROOM", 5)
-    # fairseq's positions compare a shape that is a tensor, on a CPU in any case.
-    monkeypatch.setattr(torch.onnx.operators, "shape_as_tensor", lambda x: tuple(x.shape))
     return made
 
 
 def search(models: list[Any], lengths: list[int], recorded: RecordedSearches | None, **options: Any) -> list[Any]:
-    options = {"beam_size": 3, "max_len_a": 0.5, "max_len_b": 9, "own_lengths": True} | options
-    found = BeamSearch(models, models[0].decoder.dictionary, recorded=recorded, **options)
-    return found.generate(models, {"net_input": {"src_tokens": batch(lengths)}})
+    chosen = SearchOptions(**{"beam": 3, "max_len_a": 0.5, "max_len_b": 9} | options)
+    return BeamSearch([model.plain() for model in models], chosen, recorded).search(batch(lengths))
 
 
 @pytest.mark.parametrize(
     ("seeds", "factor", "options", "search_options"),
     [
-        ([2], 1.3, {"decoder_ode_scheme": "rk2"}, {"min_len": 3, "unk_penalty": 0.5}),
+        ([2], 1.3, {"decoder_ode_scheme": "rk2"}, {"min_len": 3, "unknown_penalty": 0.5}),
         ([2], 3, {"arch": "ode_transformer_rk2", "max_relative_positions": 0, "decoder_learned_pos": True}, {}),
         ([0, 1], 2, {"relative_values": True, "no_token_positional_embeddings": True}, {"temperature": 1.5}),
-        ([2], 1.6, {"arch": "dlstm"}, {"normalize_scores": False, "own_lengths": False}),
+        ([2], 1.6, {"arch": "dlstm"}, {"length_penalty": 0.0}),
     ],
 )
 def test_a_recorded_search_finds_the_same(
@@ -83,7 +79,6 @@ def test_a_recorded_search_finds_the_same(
     """Two batches of one padded shape, and one of another."""
     models = [small_model(seed, **options) for seed in seeds]
     for model in models:
-        model.make_generation_fast_(need_attn=False)
         with torch.no_grad():
             model.decoder.embed_tokens.weight[EOS] *= factor  # hypotheses end at different positions
     recorded, found = RecordedSearches(), set()
@@ -100,7 +95,6 @@ def test_a_recorded_search_finds_the_same(
 def test_a_sentence_without_scores_leaves_later_batches_alone(recordings: list[Recording]) -> None:
     """As where numbers overflow in half precision; the batches have one shape."""
     model = small_model()
-    model.make_generation_fast_(need_attn=False)
     recorded, embedding = RecordedSearches(), model.encoder.embed_tokens.weight
     expected = search([model], [6, 3], None)
     for is_broken in (False, True, False):
@@ -108,7 +102,7 @@ def test_a_sentence_without_scores_leaves_later_batches_alone(recordings: list[R
             numbers = embedding[EOS].clone()
             embedding[EOS] = torch.nan if is_broken else numbers
         if is_broken:
-            with pytest.raises(UserError, match="not numbers"):
+            with pytest.raises(NoTranslation, match="not numbers"):
                 search([model], [6, 3], recorded)
         else:
             torch.testing.assert_close(search([model], [6, 3], recorded), expected)
@@ -125,7 +119,6 @@ def test_what_cannot_be_recorded_is_computed(recordings: list[Recording], monkey
     monkeypatch.setattr(Recorder, "record_inference", refuse)
     for arch in ("ode_transformer_euler", "reformer_fast"):
         models = [small_model(arch=arch)]
-        models[0].make_generation_fast_(need_attn=False)
         expected = search(models, [6, 3, 1], None)
         for ours, theirs in zip(search(models, [6, 3, 1], RecordedSearches()), expected, strict=True):
             torch.testing.assert_close(ours, theirs)

@@ -29,7 +29,7 @@ from forked_commands import FORKS
 
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import translate as translation
-from ode_transformer.decoding import translation_hub
+from ode_transformer.decoding import translator
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import SubwordEncoder, choose_subword_model
@@ -147,7 +147,7 @@ def test_several_processes_translate_the_same(command: Command, refused, monkeyp
     assert command(text, "--batch-size", 2, "--processes", 2) == expected
     monkeypatch.setattr(translation, "CHUNK_SIZE", 3)
     assert command(text, "--batch-size", 2, "--processes", 2) == expected
-    monkeypatch.setattr(translation_hub, "_prepare_process", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(translator, "_prepare_process", lambda: os.kill(os.getpid(), signal.SIGKILL))
     message = refused(text, "--cpu", "--batch-size", 2, "--processes", 2)
     assert message == "one of 2 processes that translate was killed, perhaps for want of memory (--processes 1)"
 
@@ -158,7 +158,7 @@ def test_empty_lines_stay_empty_and_a_last_line_needs_no_end(command: Command, m
     text = f"\n{SOURCES[0]}\n \t\x85\x00\n\u200b\n\r\n{SOURCES[1]}"
     assert command(text) == b"\n" + first + b"\n\n\n" + second
     assert command(f"\ufeff{SOURCES[0]}\r\n{SOURCES[1]}\n\n") == first + second + b"\n"
-    monkeypatch.setattr(translation_hub.TranslationHub, "generate", None)  # empty lines need no search
+    monkeypatch.setattr(translator.Translator, "generate", None)  # empty lines need no search
     assert [command(text) for text in ("", "\n \n\x0b")] == [b"", b"\n\n\n"]
 
 
@@ -184,7 +184,7 @@ def test_a_subword_model_of_another_name_is_found_and_named(folder: Path, refuse
 
 def test_bad_text(tmp_path: Path, refused, monkeypatch) -> None:
     # Nothing is translated before everything is checked.
-    monkeypatch.setattr(translation_hub.TranslationHub, "generate", None)
+    monkeypatch.setattr(translator.Translator, "generate", None)
     file, output = tmp_path / "text", tmp_path / "output"
     file.write_bytes(b"good\nb\xffd\n")
     output.write_bytes(b"old")
@@ -233,7 +233,7 @@ def test_lines_of_a_stopped_command_stay_and_the_others_follow(
     expected = command(text.read_text())
     output.write_bytes(b"old")
     options = ("--cpu", "--input", text, "--output", output, "--processes", processes)
-    generate = translation_hub.TranslationHub.generate
+    generate = translator.Translator.generate
 
     def stop_at_the_last(hub: Any, sources: list[torch.Tensor], **search: object) -> Any:
         if any(torch.equal(source, hub.encode(SOURCES[5])) for source in sources):
@@ -242,7 +242,7 @@ def test_lines_of_a_stopped_command_stay_and_the_others_follow(
 
     with monkeypatch.context() as patch:
         patch.setattr(translation, "CHUNK_SIZE", 2)
-        patch.setattr(translation_hub.TranslationHub, "generate", stop_at_the_last)
+        patch.setattr(translator.Translator, "generate", stop_at_the_last)
         assert refused("", *options) == "stopped"
     assert (output.read_bytes(), part.read_bytes()) == (b"old", b"".join(expected.splitlines(keepends=True)[:4]))
     part.write_bytes(part.read_bytes() + b"the beginning")  # of a line, as a full disk may leave it
@@ -296,7 +296,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing dictionary": (lambda f: (f / "dict.de.txt").unlink(), "dict.de.txt: missing, a dictionary of .*model.pt"),
     "another dictionary": (
         lambda f: (f / "dict.de.txt").write_text("".join(f"w{n} 1\n" for n in range(50))),
-        "model.pt: cannot be built with the dictionaries of .*: .*size mismatch",
+        "model.pt: its parameters do not fit its options and dictionaries: .*size mismatch",
     ),
 }
 
@@ -317,8 +317,8 @@ def search_without_end(numbers: Connection) -> None:
         time.sleep(600)
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which its processes must not inherit
-    hub: Any = SimpleNamespace(generate=generate, cfg=SimpleNamespace(dataset=SimpleNamespace(batch_size=1)))
-    list(translation_hub.TranslationHub.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2, chunk_size=2))
+    hub: Any = SimpleNamespace(generate=generate, batch_size=1)
+    list(translator.Translator.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2, chunk_size=2))
 
 
 def test_processes_of_a_search_end_with_the_one_that_started_them() -> None:

@@ -69,7 +69,7 @@ def test_a_scheme_of_your_own_is_trained_measured_and_translated(
         f"analyse coefficients {model} --data experiments/mine/data-bin {own}"
     )
     assert run(f"translate --path {model} --max-len-b 3 {own}", stdin="The dog sleeps.\n").count("\n") == 1
-    assert "option encoder_ode_scheme is 'heun3'" in run(f"translate --path {model}", 2, stdin="The dog sleeps.\n")
+    assert "unknown scheme 'heun3'" in run(f"translate --path {model}", 2, stdin="The dog sleeps.\n")
     assert "--encoder-ode-scheme heun3, only euler" in run(
         f"export --to ctranslate2 --path {model} --output ct {own}", 2
     )

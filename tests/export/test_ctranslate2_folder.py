@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,13 @@ from checkpoint_for_tests import make_model, rewrite
 from commands_for_tests import ANY_NAME, PAIRS, SMALL
 from fairseq import options
 
+from ode_transformer.checkpoints.dictionary import Dictionary
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
 from ode_transformer.decoding.ctranslate2_engine import ExportedModel
+from ode_transformer.decoding.trained_model import TrainedModel
 from ode_transformer.export import ctranslate2_folder, export_command
 from ode_transformer.export.ctranslate2_folder import refusal
-from ode_transformer.export.export_command import TranslationModel
 from ode_transformer.models.model_from_options import build_from_options
 
 NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
@@ -120,7 +120,9 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
 def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: str) -> None:
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, ["data", *map(str, (*SMALL, *flags))])
-    trained = TranslationModel(Path("model.pt"), build_from_options(args, 30), SimpleNamespace(model=args), task=None)
+    model, here = build_from_options(args, 30), Path("model.pt")
+    plain = model.plain() if hasattr(model, "plain") else model
+    trained = TrainedModel(here, here, plain, vars(args), {}, Dictionary(), Dictionary(), ("en", "de"))
     assert f"{refusal(trained)}".startswith(f"CTranslate2 cannot express {problem}")
 
 
@@ -128,9 +130,9 @@ def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: 
 def test_a_folder_with_other_probabilities_is_not_left(to: str, tmp_path: Path, command: Command, monkeypatch) -> None:
     from ode_transformer.export import huggingface_folder  # slow
 
-    model, model_options = make_smooth_model(tmp_path, *ONES), huggingface_folder.model_options
+    model, model_options = make_smooth_model(tmp_path, *ONES), huggingface_folder.exported_options
     monkeypatch.setattr(ctranslate2_folder, "set_layer_norm", set_plain_layer_norm)
-    monkeypatch.setattr(huggingface_folder, "model_options", lambda o: model_options(o) | {"activation_fn": "gelu"})
+    monkeypatch.setattr(huggingface_folder, "exported_options", lambda o: model_options(o) | {"activation_fn": "gelu"})
     error = export(command, model, "--to", to, status=2)[1]
     assert f"--to {to} would write another model: log-probabilities differ by " in error
     assert not (tmp_path / "folder").exists()

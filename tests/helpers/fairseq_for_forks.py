@@ -13,7 +13,6 @@ from fairseq.options import get_training_parser, parse_args_and_arch  # noqa: E4
 
 # What fairseq is not told of. The package and its models remain for --user-dir.
 from ode_transformer import nn, speed  # noqa: E402, F401
-from ode_transformer.checkpoints import admission  # noqa: E402, F401
 
 del sys.modules["ode_transformer"]
 atexit.register(gc.freeze)  # the server's last search for garbage would take two seconds

@@ -4,45 +4,52 @@ import zlib
 from functools import cache
 
 import torch
-from fairseq.models.transformer import TransformerConfig
 from models_for_tests import batch, teacher_forced
 from torch import Tensor, nn
 
-from ode_transformer.models.decoder import ODETransformerDecoder
-from ode_transformer.models.encoder import ODETransformerEncoder
-from ode_transformer.models.model_from_options import numbered_dictionary
-from ode_transformer.models.reformer_stacks import ReformerDecoder
-from ode_transformer.nn import DepthChoice
+from ode_transformer.nn import (
+    PADDING,
+    Decoder,
+    DepthChoice,
+    Encoder,
+    EncoderOutput,
+    GridChoice,
+    GridDecoder,
+    TransformerSizes,
+)
 
 DIM, WORDS = 8, 20
 # Kinds of stacks, with the number of attentions in their layers.
 ATTENTIONS = {"encoder": 1, "language model": 1, "decoder": 2, "grid": 2}
 
 
-def build_stack(choice: DepthChoice, kind: str, layers: int, dropout: float = 0.0, **joint: object) -> nn.Module:
+def build_stack(choice: DepthChoice, kind: str, layers: int, dropout: float = 0.0, **joint: str) -> nn.Module:
     """Build a stack in float64.
 
     :param kind: one of ``ATTENTIONS``
     :param joint: options of a grid, all of them
     """
-    cfg = TransformerConfig()
-    for sizes in (cfg.encoder, cfg.decoder):
-        sizes.embed_dim, sizes.ffn_embed_dim, sizes.layers, sizes.attention_heads = DIM, 12, layers, 2
-        sizes.depth, sizes.normalize_before = choice, choice.normalize_before
-    cfg.decoder.input_dim = cfg.decoder.output_dim = DIM
-    cfg.max_source_positions = cfg.max_target_positions = 8
-    cfg.activation_fn = "gelu"  # a network of a few units of relu has none that is active
-    cfg.dropout, cfg.word_dropout_prob, cfg.cpu_bf16, cfg.ode_options_saved = dropout, 0.0, False, False
-    for name, value in {"max_joint_cells": 0, **joint}.items():
-        setattr(cfg, name, value)
-    arguments = cfg, numbered_dictionary(WORDS), nn.Embedding(WORDS, DIM, padding_idx=1)
+    sizes = TransformerSizes(
+        WORDS,
+        dim=DIM,
+        heads=2,
+        ffn=12,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        max_source_positions=8,
+        max_target_positions=8,
+        activation="gelu",  # a network of a few units of relu has none that is active
+        dropout=dropout,
+    )
+    embedding = nn.Embedding(WORDS, DIM, padding_idx=PADDING)
     stack: nn.Module
     if kind == "encoder":
-        stack = ODETransformerEncoder(*arguments)
+        stack = Encoder(sizes, choice, embedding)
     elif kind == "grid":
-        stack = ReformerDecoder(*arguments)
+        grid = GridChoice(**{name.removeprefix("joint_"): value for name, value in joint.items()})
+        stack = GridDecoder(sizes, choice, embedding, grid)
     else:
-        stack = ODETransformerDecoder(*arguments, no_encoder_attn=kind == "language model")
+        stack = Decoder(sizes, choice, embedding, attends=kind == "decoder")
     return stack.double()
 
 
@@ -68,17 +75,17 @@ def draw_parameters(stack: nn.Module) -> None:
 
 @cache
 def texts() -> tuple[Tensor, Tensor, Tensor]:
-    """Return source words, a target prefix, and an encoder output, [B, S], [B, T], [S, B, C]."""
+    """Return source words, a target prefix, and an encoder output, [B, S], [B, T], [B, S, C]."""
     source, target = batch([4, 3], vocabulary=WORDS), teacher_forced(batch([5, 3], seed=1, vocabulary=WORDS))
     generator = torch.Generator().manual_seed(0)
-    return source, target, torch.randn(*source.t().shape, DIM, generator=generator, dtype=torch.float64)
+    return source, target, torch.randn(*source.shape, DIM, generator=generator, dtype=torch.float64)
 
 
 def run_stack(stack: nn.Module, kind: str) -> Tensor:
     """Return what the stack computes for :func:`texts`, without padding, [positions, C]."""
     source, target, encoder_output = texts()
     if kind == "encoder":
-        return stack(source)["encoder_out"][0].transpose(0, 1)[source.ne(1)]
-    encoder_out = {"encoder_out": [encoder_output], "encoder_padding_mask": [source.eq(1)]}
-    features, _ = stack.extract_features(target, None if kind == "language model" else encoder_out)
-    return features[target.ne(1)]
+        return stack(source).output[source.ne(PADDING)]
+    encoded = None if kind == "language model" else EncoderOutput(encoder_output, source.eq(PADDING))
+    features, _ = stack.features(target, encoded)
+    return features[target.ne(PADDING)]

@@ -9,8 +9,8 @@ from fairseq.models.roberta import RobertaEncoder
 from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model, split_projections
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.models.bert import segments
 from ode_transformer.models.model_from_options import build_from_options, build_outline
+from ode_transformer.nn.masked_language_model import segments
 from ode_transformer.numerics import RECURRENCES
 
 BOS = 0

@@ -10,7 +10,7 @@ from models_for_tests import small_model
 from ode_transformer.export.ctranslate2_folder import stack_refusal
 from ode_transformer.models import depth_options
 from ode_transformer.models.ode_transformer import ODETransformerModel
-from ode_transformer.nn import STACKS, DepthChoice, option
+from ode_transformer.nn import STACKS, DepthChoice, model_options, option, read_choices
 from ode_transformer.support.errors import OptionError
 
 GATE = {"ode_coefficients": "gate"}
@@ -20,7 +20,7 @@ RK2 = {"encoder_ode_scheme": "rk2", "decoder_ode_scheme": "rk2"}
 
 def values(name: str, **options: object) -> list[object]:
     """Return an option of the encoder's choice and of the decoder's."""
-    choices = depth_options.read_choices(PLAIN | options, STACKS)
+    choices = read_choices(PLAIN | options, STACKS)
     return [choice.value(choice.options()[name]) for choice in choices.values()]
 
 
@@ -69,7 +69,7 @@ def test_a_short_flag_is_for_the_stacks_that_use_it_and_a_stacks_own_flag_comes_
     ],
 )
 def test_a_flag_that_no_stack_can_use_is_refused(options: dict, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(ValueError, match=message):
         values("scheme", **options)
 
 
@@ -81,7 +81,8 @@ class Louder(DepthChoice):
 def test_a_made_up_option_is_declared_in_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flags, default, checks, settings in checkpoints, limits of the export, page and axis follow from the field."""
     plain = small_model(encoder_ode_scheme="rk2").state_dict()
-    monkeypatch.setattr(depth_options, "DepthChoice", Louder)
+    for module in (depth_options, model_options):
+        monkeypatch.setattr(module, "DepthChoice", Louder)
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
     ODETransformerModel.add_args(parser)
     given = parser.parse_args(["--encoder-ode-scheme", "rk2", "--ode-loud", "--no-decoder-ode-loud"])

@@ -15,15 +15,12 @@ from cover_for_tests import Combination, pairwise
 from stacks_for_tests import ATTENTIONS, build_stack, draw_parameters, run_stack
 from torch import Tensor, nn
 
-from ode_transformer.nn import COMBINATIONS, REDUCTIONS, DepthChoice, StackShape, SubLayer, refusal
+from ode_transformer.nn import DepthChoice, GridChoice, StackShape, SubLayer, refusal
 from ode_transformer.numerics import COEFFICIENTS, RECURRENCES, TABLEAUS
 
 OPTIONS = DepthChoice.options()
 JOINT: dict[str, Any] = {
-    "joint_input": ("released", "paper"),
-    "joint_combination": COMBINATIONS,
-    "joint_reduction": REDUCTIONS,
-    "joint_dropout": ("independent", "shared"),
+    option.dest(): tuple(option.values()) for option in GridChoice.options().values() if option.values is not None
 }
 SCHEMES = [*(tableau.name for tableau in TABLEAUS), *RECURRENCES, "dlstm"]  # each once, without other names
 AXES: dict[str, Any] = {"kind": tuple(ATTENTIONS), "layers": (2, 1)}

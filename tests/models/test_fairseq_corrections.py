@@ -40,8 +40,8 @@ from models_for_tests import EOS, PAD, batch, pair_sample, small_model
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
-from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import fairseq_corrections
+from ode_transformer.models.trained_model import load_trained_model
 from ode_transformer.support.errors import OptionError, UserError
 
 SENTENCES = batch([6, 3, 1, 5])

@@ -7,8 +7,9 @@ import pytest
 from fairseq.tasks.translation import TranslationTask
 from models_for_tests import small_model
 
-from ode_transformer.models.depth_options import UNSUPPORTED_OPTIONS, check_task
+from ode_transformer.models.depth_options import check_task
 from ode_transformer.nn import DepthChoice
+from ode_transformer.nn.model_options import UNSUPPORTED_OPTIONS
 from ode_transformer.support.errors import OptionError
 
 ON = {"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "0", "quant_noise_pq": 0.1, "quant_noise_scalar": 0.1,

@@ -3,8 +3,13 @@
 import pytest
 from models_for_tests import count_parameters, outline
 
-from ode_transformer.models.architectures import SCHEME_OPTIONS, TRANSLATION_SIZES
-from ode_transformer.models.ode_transformer import DLSTM_SIZES, MACARON_SIZES, matched_inner_dim
+from ode_transformer.nn.architectures import (
+    DLSTM_SIZES,
+    MACARON_SIZES,
+    SCHEME_OPTIONS,
+    TRANSLATION_SIZES,
+    matched_inner_dim,
+)
 
 
 def expected(size: dict, vocabulary: int, method: str, shared: bool) -> int:

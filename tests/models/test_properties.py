@@ -14,15 +14,12 @@ from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
-from ode_transformer.models import ODELanguageModel, depth_stack, reformer_stacks
-from ode_transformer.models.architectures import complete_transformer_options
+from ode_transformer.models import ODELanguageModel
+from ode_transformer.models.architectures import complete_arguments
 from ode_transformer.models.depth_options import read_model_options
-from ode_transformer.models.depth_stack import DepthStack
-from ode_transformer.models.layers import JOINT_DROPOUTS
 from ode_transformer.models.ode_transformer import UNSUPPORTED_LM_OPTIONS, ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel
-from ode_transformer.models.reformer_stacks import JOINT_INPUTS
-from ode_transformer.nn import COMBINATIONS, REDUCTIONS, STACKS, DepthChoice, WordDropout, dropout
+from ode_transformer.nn import STACKS, DepthChoice, GridChoice, Stack, WordDropout, dropout, grid_stacks, stack
 from ode_transformer.nn.dropout import Dropout
 from ode_transformer.numerics import RECURRENCES
 
@@ -38,8 +35,8 @@ def axes(encoder: list[str], decoder: list[str], names: Iterable[str], **others:
     found: dict[str, Sequence[Any]] = {"encoder_ode_scheme": encoder, "decoder_ode_scheme": decoder}
     for name in names:
         option = OPTIONS[name]
-        for stack in STACKS if option.own_flag_only else ("",):
-            found[option.dest(stack)] = option.samples()
+        for prefix in STACKS if option.own_flag_only else ("",):
+            found[option.dest(prefix)] = option.samples()
     return found | others
 
 
@@ -92,11 +89,8 @@ JOINT_AXES = axes(
     ode_coefficients=["tableau", "gate"],
     decoder_layer_history=OPTIONS["history"].samples(),
     encoder_layers=[2, 0],
-    joint_input=JOINT_INPUTS,
-    joint_combination=COMBINATIONS,
-    joint_reduction=REDUCTIONS,
-    joint_dropout=JOINT_DROPOUTS,
-    max_joint_cells=[0, 30],  # of the examples' pairs the largest has 30 cells
+    # Of the examples' pairs the largest has 30 cells, another number of the last option.
+    **{option.dest(): option.samples() for option in GridChoice.options().values()},
 )
 LANGUAGE_MODEL = "ode_transformer_lm_euler"
 LANGUAGE_MODEL_AXES = {
@@ -111,7 +105,7 @@ LANGUAGE_MODEL_AXES = {
 
 def allowed(read: Callable[[Namespace], Any], parts: dict) -> bool:
     args = Namespace(**parts)
-    complete_transformer_options(args)
+    complete_arguments(args, "ode_transformer")
     try:
         read(args)
     except ValueError:
@@ -243,7 +237,7 @@ def test_every_parameter_is_trained_and_recomputing_changes_no_gradient(model, e
     gradients = []
     for recompute in (False, True) if request.node.callspec.params["model"] in FIRST else (False,):
         for module in model.train().modules():
-            if isinstance(module, DepthStack):
+            if isinstance(module, Stack):
                 module.recompute = recompute  # --checkpoint-activations
         torch.manual_seed(7)
         forward(model, source, previous)[previous.ne(PAD)].square().mean().backward()
@@ -262,7 +256,7 @@ def test_recomputing_shows_pytorch_a_tensor(parts, example, monkeypatch: pytest.
         shown.append(any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(arguments)))
         return checkpoint(function, *arguments, **options)
 
-    for module in (depth_stack, reformer_stacks):
+    for module in (stack, grid_stacks):
         monkeypatch.setattr(module, "checkpoint", watched)
     source, previous = example
     forward(small_model(checkpoint_activations=True, **parts).train(), source, previous)
@@ -274,14 +268,14 @@ def test_each_dropout_reaches_its_place() -> None:
     model = small_model(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3, word_dropout_prob=0.4)
     dropouts = {name: m for name, m in model.named_modules() if isinstance(m, (Dropout, WordDropout))}
     expected = {"encoder.word_dropout": 0.4, "decoder.word_dropout": 0.4}
-    for stack, sublayers in (("encoder", ("self_attn", "ffn")), ("decoder", ("self_attn", "encoder_attn", "ffn"))):
+    expected |= {"encoder.dropout_module": 0.1, "decoder.dropout_module": 0.1}
+    for name, sublayers in (("encoder", ("self_attn", "ffn")), ("decoder", ("self_attn", "encoder_attn", "ffn"))):
         for layer in range(2):
             for sublayer in sublayers:
-                place = f"{stack}.layers.{layer}.{sublayer}"
+                place = f"{name}.layers.{layer}.{sublayer}"
                 expected[f"{place}.dropout"] = 0.1
                 expected[f"{place}.function.dropout"] = 0.3 if sublayer == "ffn" else 0.2
     assert {name: module.probability for name, module in dropouts.items()} == expected
-    assert model.encoder.dropout_module.p == model.decoder.dropout_module.p == 0.1
 
 
 def test_parameters_say_what_they_were_trained_for_however_they_are_loaded() -> None:

@@ -30,7 +30,8 @@ def test_the_cells_are_those_of_equation_4(how: str, layers: int, monkeypatch: p
         e_source, e_target = model.encoder.embed_tokens(source), model.decoder.embed_tokens(previous)
         p_source, p_target = (model.encoder.embed_positions(tokens) for tokens in (source, previous))
         if layers:
-            y0, _ = model.encoder.forward_embedding(source)
+            words = model.encoder.embed_words(source)
+            y0 = model.encoder.add_positions(words, model.encoder.positions(source))
             scale = 4 if how == "paper" else 1
             torch.testing.assert_close(y0, 4 * e_source + scale * p_source)
             prenet_states = model.encoder(source, None, return_all_hiddens=True)["encoder_states"]

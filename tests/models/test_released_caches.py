@@ -8,7 +8,7 @@ import pytest
 import torch
 from models_for_tests import batch, beam_rows, check_search, small_model
 
-from ode_transformer.nn import Context, KeyValueCache, SubLayer
+from ode_transformer.nn import Context, KeyValueCache
 
 
 class ReadOnlyCache(KeyValueCache):
@@ -31,16 +31,19 @@ class ReadOnlyCache(KeyValueCache):
 @pytest.mark.parametrize("arch", ["ode_transformer_lm_iiet", "ode_transformer_lm_pcformer"])
 def test_one_cache_for_all_evaluations_is_wrong(arch: str, with_current: bool, monkeypatch) -> None:
     model = small_model(arch=arch, max_relative_positions=0)
-    own_cache, last = Context._cache, model.decoder.choice.stages - 1
+    own_cache, last = Context.self_cache, model.decoder.choice.stages - 1
 
-    def released_cache(context: Context, caches: dict, sublayer: SubLayer, stage: int) -> KeyValueCache:
-        shared = own_cache(context, caches, sublayer, last)
-        return shared if stage == last else ReadOnlyCache(shared, with_current)
+    def released_cache(context: Context, name: str) -> KeyValueCache | None:
+        if context.caches is None:
+            return None
+        sublayer, _, stage = name.rpartition(".")
+        shared = own_cache(context, f"{sublayer}.{last}")
+        return shared if int(stage) == last else ReadOnlyCache(shared, with_current)
 
     def search() -> None:
         check_search(model, batch([4, 4, 4]), beam_rows(torch.Generator().manual_seed(5)), steps=4)
 
     search()
-    monkeypatch.setattr(Context, "_cache", released_cache)
+    monkeypatch.setattr(Context, "self_cache", released_cache)
     with pytest.raises(AssertionError, match="Tensor-likes are not close"):
         search()

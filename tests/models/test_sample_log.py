@@ -8,7 +8,7 @@ import pytest
 import torch
 from models_for_tests import EOS, PAD, pair_sample, small_model
 
-from ode_transformer.decoding.trained_model import load_trained_model
+from ode_transformer.models.trained_model import load_trained_model
 
 
 def sample(lengths: list[int]) -> dict[str, torch.Tensor]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ode_transformer.nn import FeedForward, SubLayer, SubLayerKind
+from ode_transformer.nn import FeedForward, FeedForwardSubLayer
 from ode_transformer.nn.dropout import Dropout, WordDropout
 
 P = 0.3
@@ -48,7 +48,7 @@ def test_words_vanish_as_a_whole_and_in_training_alone() -> None:
 
 
 def test_dropout_acts_on_the_increment_alone() -> None:
-    sublayer = SubLayer(SubLayerKind.FEED_FORWARD, FeedForward(8, 12, torch.relu), 8, dropout=0.5)
+    sublayer = FeedForwardSubLayer(FeedForward(8, 12, torch.relu), 8, dropout=0.5)
     nn.init.normal_(sublayer.function.fc2.bias)
     x = torch.randn(64, 8)
     out = sublayer(x, None)

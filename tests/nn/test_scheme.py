@@ -7,7 +7,17 @@ import torch
 from cover_for_tests import pairwise
 from torch import nn
 
-from ode_transformer.nn import DepthChoice, Layer, LayerHistory, SubLayer, SubLayerKind, build_scheme
+from ode_transformer.nn import (
+    DepthChoice,
+    FeedForwardSubLayer,
+    Layer,
+    LayerHistory,
+    LayerPlan,
+    SubLayer,
+    SubLayerKind,
+    build_scheme,
+    plan_layers,
+)
 from ode_transformer.numerics import COEFFICIENTS, GATES, RECURRENCES, TABLEAUS, get_tableau
 
 DIM = 4
@@ -48,20 +58,24 @@ AXES = {
 COVER = [DepthChoice(**parts) for parts in pairwise(AXES, goes_together)]
 
 
-def build_layer(choice: DepthChoice) -> Layer:
+def build_layers(choice: DepthChoice, count: int = 2) -> list[Layer]:
+    return [build_layer(choice, plan) for plan in plan_layers(choice, KINDS, count)]
+
+
+def build_layer(choice: DepthChoice, plan: LayerPlan) -> Layer:
     norms = {"normalize_before": choice.normalize_before, "normalized": choice.normalizes_sublayers}
 
     def sublayer() -> SubLayer:
-        return SubLayer(SubLayerKind.FEED_FORWARD, nn.Linear(DIM, DIM), DIM, **norms)
+        return FeedForwardSubLayer(nn.Linear(DIM, DIM), DIM, **norms)
 
     copies = range(choice.copies)
-    return Layer({name: nn.ModuleList(sublayer() for _ in copies) for name in KINDS}).double()
+    return Layer({name: nn.ModuleList(sublayer() for _ in copies) for name in KINDS}, plan).double()
 
 
 @pytest.mark.parametrize("choice", COVER, ids=lambda c: "-".join(map(str, vars(c).values())))
 def test_a_layer_moves_by_every_pair_of_parts(choice: DepthChoice) -> None:
     """Two layers, stepped as the choice says, against the definition written out for one layer after another."""
-    layers = [build_layer(choice), build_layer(choice)]
+    layers = build_layers(choice)
     scheme = build_scheme(choice, 2, KINDS, DIM).double()
     for parameter in scheme.parameters():
         nn.init.normal_(parameter, std=0.3)
@@ -71,12 +85,11 @@ def test_a_layer_moves_by_every_pair_of_parts(choice: DepthChoice) -> None:
 
 def through(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y: torch.Tensor) -> torch.Tensor:
     history = scheme if isinstance(scheme, LayerHistory) else None
-    inner, block, states = scheme if history is None else history.scheme, 0, []
+    inner, states = scheme if history is None else history.scheme, []
     state = inner.start(y)
     if history is not None:
         y, states = history(y)
-    for number, layer in enumerate(layers):
-        block = layer.place(number, choice.grouping(KINDS), block, choice.function)
+    for layer in layers:
         y, state = layer(y, state, None, inner)
         if history is not None:
             y, states = history(y, states)
@@ -187,7 +200,7 @@ def by_definition(choice: DepthChoice, layers: list[Layer], scheme: nn.Module, y
 def test_a_layer_predicted_and_corrected_with_averaged_weights(scheme: str) -> None:
     """Li et al. 2024 with all their options, each layer two sub-layers with parameters of their own for each stage."""
     choice = DepthChoice(scheme, "ema-vector", share_coefficients=True, stage_parameters="separate")
-    layers = [build_layer(choice), build_layer(choice)]
+    layers = build_layers(choice)
     made = build_scheme(choice, 2, KINDS, DIM).double()
     for parameter in made.parameters():
         nn.init.normal_(parameter, std=0.3)

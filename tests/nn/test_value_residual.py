@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from ode_transformer.nn import AttentionMask, Context, Layer, MultiheadAttention, SubLayer, SubLayerKind, ValueResidual
+from ode_transformer.nn import (
+    AttentionMask,
+    Context,
+    Layer,
+    LayerPlan,
+    MultiheadAttention,
+    SelfAttention,
+    SubLayerKind,
+    ValueResidual,
+)
 
 DIM, HEADS, KIND = 6, 2, SubLayerKind.SELF_ATTENTION
 
@@ -20,8 +29,7 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
     x = torch.randn(2, 4, DIM, dtype=torch.float64)
     context, expected, y = Context({KIND: AttentionMask()}, value_residual=residual), x, x
     for n, attention in enumerate(attentions):
-        layer = Layer({"self_attn": SubLayer(KIND, attention, DIM, normalized=False).double()})
-        layer.place(n)
+        layer = Layer({"self_attn": SelfAttention(attention, DIM, normalized=False).double()}, LayerPlan(n))
         for evaluation in range(2):
             y = y + layer.increment(y, evaluation, context, ["self_attn"])
             q, k, v = (x.view(2, 4, HEADS, -1).transpose(1, 2) for x in attention.in_proj(expected).chunk(3, -1))

@@ -23,8 +23,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm, generate, interactive, preprocess, train, validate
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
-from ode_transformer.checkpoints.admission import admitted_state
 from ode_transformer.checkpoints.reading import load_checkpoint
+from ode_transformer.models.admission import admitted_state
 from ode_transformer.support.errors import UserError
 
 pytestmark = pytest.mark.slow

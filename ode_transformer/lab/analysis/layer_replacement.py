@@ -35,9 +35,8 @@ from torch.utils._pytree import tree_map_only
 
 from ode_transformer.decoding.teacher_forcing import log_probabilities
 from ode_transformer.lab.analysis.systems import Samples, run_hooked
-from ode_transformer.models.depth_stack import DepthStack
-from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, tensors_between
-from ode_transformer.nn import LayerId
+from ode_transformer.nn import LayerId, Stack
+from ode_transformer.nn.layer_hooks import depth_stacks, removed_afterwards, tensors_between
 from ode_transformer.support.console import ProgressMeter
 
 # The arguments have single precision: a direction with relatively less variation than this is rounding noise.
@@ -46,7 +45,7 @@ _PRECISION = torch.finfo(torch.float32).eps
 SeeLayer = Callable[[LayerId, Sequence[Tensor], Sequence[Tensor], Tensor], None]
 
 
-def see_layers(stack: DepthStack, see: SeeLayer) -> list[Any]:
+def see_layers(stack: Stack, see: SeeLayer) -> list[Any]:
     """Call ``see`` with each layer, what it reads and returns, tensors [.., dim], and the padding.
 
     :return: handles for ``removed_afterwards``

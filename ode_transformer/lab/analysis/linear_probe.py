@@ -37,8 +37,8 @@ from ode_transformer.lab.analysis.plots import new_figure, saved_panel
 from ode_transformer.lab.analysis.systems import Translator
 from ode_transformer.lab.metrics.metric import Score, Settings
 from ode_transformer.lab.metrics.registry import METRICS
-from ode_transformer.models.layer_hooks import depth_stacks
 from ode_transformer.nn import LayerId
+from ode_transformer.nn.layer_hooks import depth_stacks
 from ode_transformer.support.console import print_progress, track
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import atomic_write, content_digest, lock_directory, write_text
@@ -55,7 +55,7 @@ class Probe:
         self.translator = Translator(args, args.path)
         self.model, self.device = self.translator.model, self.translator.hub.device
         self.layers = chosen_layers(self.model, args.stack, args.layer)
-        self.train = Split(self.model, self.translator.task, args.data, "train", args.path)
+        self.train = Split(self.translator.trained, args.data, "train")
         self.batches = self.train.batches(args.train_sentences, args.max_tokens)
         self.train_digest = content_digest(sorted(args.data.glob("train.*-*.*")))
         self.training_request = [self.train_digest, args.train_sentences, args.max_tokens]

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from ode_transformer.decoding.attention_maps import attention_maps
+from ode_transformer.decoding.teacher_forcing import forward_pass
 from ode_transformer.lab.analysis.depth.coefficients import recorded_weights
 from ode_transformer.lab.analysis.plots import plain_label, saved_panel
-from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
-from ode_transformer.nn import LayerId, SubLayer, SubLayerKind
+from ode_transformer.nn import GridDecoder, LayerId, SubLayer, SubLayerKind
+from ode_transformer.nn.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.support.files import file_name, write_text
 
 VARYING = 0.005  # standard deviation over the tokens from which on weights are shown by token
@@ -60,7 +61,7 @@ def attention_by_head(model: Any, sample: dict[str, Any]) -> dict[tuple[LayerId,
 
                 handles.append(sublayer.function.register_forward_pre_hook(ask, with_kwargs=True))
     with removed_afterwards(handles):
-        model(**sample["net_input"])
+        forward_pass(model, sample["net_input"])
     return {attention: rows[-1][0].float().cpu() for attention, rows in weights.items()}
 
 
@@ -111,7 +112,8 @@ def attention(model: Any, sample: dict[str, Any], tokens: dict[str, list[str]]) 
     """Return all attention maps of a sentence; none if it is too long to be read."""
     if max(map(len, tokens.values())) > LONGEST_MAP:
         return []
-    if hasattr(model, "attention_maps") or not depth_stacks(model):  # a grid, or a model of fairseq's own
+    stacks = depth_stacks(model)
+    if not stacks or isinstance(stacks["decoder"], GridDecoder):  # a model of fairseq's own, or a grid
         return sentence_maps(model, sample, tokens)
     matrices = []
     for (layer, kind), heads in attention_by_head(model, sample).items():

@@ -168,7 +168,7 @@ def token_accuracy(system: Translator) -> TokenAccuracy:
     """Predict the target tokens of a system's sentences."""
     batches = map(system.split.sample, track(system.split.batches(len(system.numbers), MAX_TOKENS), "batches forced"))
     columns: list[list[np.ndarray]] = []
-    for forced in predict_tokens(system.model, batches, system.task.target_dictionary.pad()):
+    for forced in predict_tokens(system.model, batches, system.dictionary.pad()):
         positions = torch.arange(1, forced.target.size(1) + 1).expand_as(forced.target)
         values = positions, forced.target, forced.predicted.eq(forced.target), forced.loss.double()
         columns.append([each[forced.real].numpy() for each in values])
@@ -177,7 +177,7 @@ def token_accuracy(system: Translator) -> TokenAccuracy:
 
 def read_test_set(system: Translator, args: argparse.Namespace) -> TestSet:
     """Return the test set of a system, which is that of all."""
-    lengths = system.split.dataset.src_sizes[: len(system.numbers)] - 1
+    lengths = (system.split.lengths_by_side[0, : len(system.numbers)] - 1).tolist()
     references = system.references()
     further = tuple(read_lines(path)[: len(lengths)] for path in args.more_references)
     tokenize = args.tokenize or default_tokenizer(references)  # the same for all buckets
@@ -187,13 +187,13 @@ def read_test_set(system: Translator, args: argparse.Namespace) -> TestSet:
 
 def frequencies(system: Translator, data: Path) -> np.ndarray | None:
     """Return the frequency of each token of the target's dictionary in the training data; None without these."""
-    if not any(data.glob(f"train.*-*.{system.task.cfg.target_lang}.*")):
+    if not any(data.glob(f"train.*-*.{system.hub.languages[1]}.*")):
         print_progress(f"{data}: no training data in it, so no accuracy by frequency")
         return None
-    train = Split(system.model, system.task, data, "train", data)
-    counts = np.zeros(len(system.task.target_dictionary), dtype=np.int64)
+    train = Split(system.trained, data, "train")
+    counts = np.zeros(len(system.dictionary), dtype=np.int64)
     for number in track(range(len(train.lengths)), "training sentences counted"):
-        np.add.at(counts, train.dataset[number]["target"].numpy(), 1)
+        np.add.at(counts, train.rows([number])[0]["target"].numpy(), 1)
     return counts
 
 
@@ -272,7 +272,7 @@ def run(args: argparse.Namespace) -> None:
         digests[name] = system.model_digest
         for line in args.maps:
             (row,) = system.split.rows([line - 1])
-            tokens, sample = axis_tokens(row, system.split.dictionaries), system.split.dataset.collater([row])
+            tokens, sample = axis_tokens(row, system.split.dictionaries), system.split.sample([line - 1])
             write_maps(sentence_maps(system.model, sample, tokens), name, line, args.output / "attention")
     assert test is not None  # argparse asks for one system at least
     tables = comparison_tables(translations, accuracies, test, args.lengths, args.frequencies)

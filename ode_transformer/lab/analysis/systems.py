@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ode_transformer.decoding.binarised import Split, joined_pieces, target_line
+from ode_transformer.decoding.teacher_forcing import forward_pass
 from ode_transformer.decoding.trained_model import load_hub, load_trained_model
 from ode_transformer.decoding.translate import search_all
 from ode_transformer.lab.analysis.plots import check_outputs
-from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.nn import STACKS
+from ode_transformer.nn.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.support.arguments import named_systems
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import content_digest, write_text
@@ -32,13 +33,14 @@ class Translator:
 
     def __init__(self, args: argparse.Namespace, path: Path) -> None:
         self.hub = load_hub(args, path)
-        self.model, self.task = self.hub.models[0], self.hub.task
-        self.remove_bpe = joined_pieces(self.task, args.remove_bpe)
-        self.split = Split(self.model, self.task, args.data, args.split, path)
+        self.trained = self.hub.trained
+        self.model, self.dictionary = self.trained.model, self.trained.target_dictionary
+        self.remove_bpe = joined_pieces(self.dictionary, args.remove_bpe)
+        self.split = Split(self.trained, args.data, args.split)
         self.numbers = self.split.first_numbers(args.sentences)
         self.chunk_size = 4 * args.batch_size
         self.search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b")}
-        languages = self.task.cfg.source_lang, self.task.cfg.target_lang
+        languages = self.hub.languages
         self.model_digest = content_digest([path, *(args.data / f"dict.{language}.txt" for language in languages)])
         self.split_digest = content_digest(sorted(args.data.glob(f"{args.split}.*-*.*")))
         search = [self.search, args.batch_size, self.remove_bpe]
@@ -46,7 +48,7 @@ class Translator:
 
     def references(self) -> list[str]:
         rows = self.split.rows(self.numbers)
-        return [target_line(self.task, row["target"], self.remove_bpe, escape_unk=True) for row in rows]
+        return [target_line(self.dictionary, row["target"], self.remove_bpe, escape_unk=True) for row in rows]
 
     def write_translations(self, path: Path) -> None:
         """Write the best translation of each sentence; lines on standard error say how far it is."""
@@ -55,7 +57,7 @@ class Translator:
         sorted_sources, lines = [sources[index] for index in by_length], [""] * len(sources)
         translations = search_all(self.hub, sorted_sources, "sentences decoded", self.chunk_size, **self.search)
         for index, hypotheses in zip(by_length, translations, strict=True):
-            lines[index] = target_line(self.task, hypotheses[0]["tokens"], self.remove_bpe)
+            lines[index] = target_line(self.dictionary, hypotheses[0]["tokens"], self.remove_bpe)
         write_text(path, "".join(f"{line}\n" for line in lines))
 
 
@@ -66,10 +68,11 @@ def measured_models(args: argparse.Namespace) -> Iterator[tuple[str, Any, list[d
         open(path).close()  # fails now, not after the others have been measured
     check_outputs(getattr(args, "output", None), getattr(args, "csv", None))
     for name, path in systems.items():
-        model, _, task = load_trained_model(path, args.data, language_model=True)
+        trained = load_trained_model(path, args.data, language_model=True)
+        model = trained.model
         if not depth_stacks(model):
             raise UserError(f"{path}: the layers of fairseq's class {type(model).__name__} cannot be observed")
-        split = Split(model, task, args.data, args.split, path)
+        split = Split(trained, args.data, args.split)
         yield name, model, [split.sample(numbers) for numbers in split.batches(args.sentences, MAX_TOKENS)]
 
 
@@ -81,7 +84,7 @@ def run_hooked(model: Any, samples: Samples, hook: Callable[..., Iterable[Any]],
     handles = [handle for stack in depth_stacks(model).values() for handle in hook(stack, see)]
     with torch.no_grad(), removed_afterwards(handles):
         for sample in samples:
-            model(**sample["net_input"])
+            forward_pass(model, sample["net_input"])
 
 
 def measure_positions(

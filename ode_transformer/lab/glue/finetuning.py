@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ode_transformer.checkpoints.reading import build_model, load_checkpoint, saved_options
+from ode_transformer.checkpoints.reading import load_checkpoint, saved_options
 from ode_transformer.lab.glue.tasks import Example, GlueTask
 from ode_transformer.lab.recipes.recipe import package_architectures
 from ode_transformer.support import commands
@@ -98,7 +98,7 @@ def model_options(checkpoint: Path) -> dict[str, Any]:
     """Return the flags that rebuild the model of a checkpoint: its architecture and the options that differ from it."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
 
-    from ode_transformer.checkpoints.admission import admitted_model
+    from ode_transformer.models.admission import admitted_model
     from ode_transformer.models.model_from_options import model_flags
 
     allowed = package_architectures("masked_lm")
@@ -155,6 +155,7 @@ def predict(checkpoint: Path, data: Path, splits: Sequence[str]) -> dict[str, li
     from fairseq import utils
 
     import ode_transformer.models  # noqa: F401  (registers the architectures)
+    from ode_transformer.models.pretrained import build_model
 
     # A fine-tuning that diverged is scored like the others of a grid: it predicts nan.
     model, cfg, task = build_model(checkpoint, load_checkpoint(checkpoint), {"data": str(data)})

@@ -83,10 +83,9 @@ class ServedModel:
 
     @torch.no_grad()
     def _look_inside(self, source: Tensor, best: Mapping[str, Any]) -> requests.InspectedLine:
-        model, task = self.hub.models[0], self.hub.task
-        target, end = best["tokens"].cpu().long(), task.target_dictionary.eos()
+        model, dictionaries = self.hub.models[0], {"source": self.hub.src_dict, "target": self.hub.tgt_dict}
+        target, end = best["tokens"].cpu().long(), self.hub.tgt_dict.eos()
         previous = torch.cat([target.new_tensor([end]), target[:-1]])
-        dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
         if self.hub.continues:  # its source is what it has read
             source = previous
         tokens = axis_tokens({"source": source, "target": target}, dictionaries)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ode_transformer.decoding.attention_maps import axis_tokens
 from ode_transformer.decoding.binarised import Split
+from ode_transformer.decoding.operations import count_forward_operations
 from ode_transformer.decoding.teacher_forcing import surprisals
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.lab.analysis.depth.block_flows import BlockErrors, DepthPath, block_errors, depth_paths, refusals
@@ -16,8 +17,7 @@ from ode_transformer.lab.analysis.depth.coefficients import StageWeights, stage_
 from ode_transformer.lab.analysis.depth.gradient_norms import activation_norms, gradient_norms
 from ode_transformer.lab.analysis.one_sentence import LONGEST_MAP, AttentionMatrix, attention, word_weights
 from ode_transformer.lab.pages.runs import ReportedRun
-from ode_transformer.models.layer_hooks import depth_stacks
-from ode_transformer.models.model_from_options import count_forward_operations
+from ode_transformer.nn.layer_hooks import depth_stacks
 from ode_transformer.numerics import get_tableau
 from ode_transformer.support.arguments import check_within
 
@@ -73,9 +73,10 @@ def measure_run(run: ReportedRun, split: str, count: int, numbers: Sequence[int]
     checkpoint, data = run.checkpoint, run.data
     assert checkpoint is not None
     assert data is not None
-    model, _, task = load_trained_model(checkpoint, data, language_model=True)
+    trained = load_trained_model(checkpoint, data, language_model=True)
+    model = trained.model
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    sentences = Split(model, task, data, split, checkpoint)
+    sentences = Split(trained, data, split)
     result = Measurements(parameters, count_forward_operations(model))
     total = len(sentences.lengths)
     numbers = range(1, min(CHOSEN, total) + 1) if numbers is None else numbers

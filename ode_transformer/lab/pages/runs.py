@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from ode_transformer.decoding.operations import SENTENCE_LENGTH
 from ode_transformer.lab.analysis.curves import LoggedRun
 from ode_transformer.lab.analysis.training_log import Sample, log_path, read_log, read_samples
 from ode_transformer.lab.metrics.metric import Score
-from ode_transformer.models.model_from_options import SENTENCE_LENGTH
 from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import read_json

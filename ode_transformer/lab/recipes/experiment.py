@@ -18,7 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ode_transformer.checkpoints.admission import is_of_this_package
 from ode_transformer.lab.analysis.training_log import read_log
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.recipes import machine, training
@@ -27,6 +26,7 @@ from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.preparation import RecipeData
 from ode_transformer.lab.recipes.recipe import Recipe, Scoring
 from ode_transformer.models import fairseq_parser
+from ode_transformer.models.admission import is_of_this_package
 from ode_transformer.models.criteria import COUNTERPARTS
 from ode_transformer.models.model_from_options import build_outline
 from ode_transformer.nn import STACKS

@@ -11,8 +11,9 @@ import yaml
 from fairseq.models import BaseFairseqModel, FairseqEncoderDecoderModel
 from torch.nn import functional
 
+from ode_transformer.decoding.operations import SENTENCE_LENGTH, count_forward_operations
 from ode_transformer.lab.recipes.experiment import Experiment
-from ode_transformer.models.model_from_options import SENTENCE_LENGTH, build_outline, count_forward_operations
+from ode_transformer.models.model_from_options import build_outline
 from ode_transformer.support import commands
 from ode_transformer.support.files import read_json
 from ode_transformer.support.yaml_file import CONFIGS

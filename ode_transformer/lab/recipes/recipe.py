@@ -332,7 +332,7 @@ def architectures(task: str) -> dict[str, bool]:
     from fairseq.models.roberta import RobertaModel
 
     import ode_transformer.models  # noqa: F401  (registers ours)
-    from ode_transformer.checkpoints.admission import is_of_this_package
+    from ode_transformer.models.admission import is_of_this_package
 
     kinds = {"translation": FairseqEncoderDecoderModel, "language_modeling": FairseqLanguageModel}
     kind = kinds.get(task, RobertaModel)

@@ -61,11 +61,11 @@ def validation_loss(checkpoint: Path, data: Path) -> float:
 
     fairseq's log has three decimals, too few for a difference of losses.
     """
-    model, _, task = load_trained_model(checkpoint, data)
-    valid = Split(model, task, data, "valid", checkpoint)
+    trained = load_trained_model(checkpoint, data)
+    model, valid = trained.model, Split(trained, data, "valid")
     batches = map(valid.sample, valid.batches(None, 4000))
     return cross_entropy(
-        predict_tokens(model.cuda() if torch.cuda.is_available() else model, batches, task.target_dictionary.pad())
+        predict_tokens(model.cuda() if torch.cuda.is_available() else model, batches, trained.target_dictionary.pad())
     )
 
 

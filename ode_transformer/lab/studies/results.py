@@ -36,7 +36,7 @@ _MARKER: dict[str, Any] = {"marker": "o", "capsize": 3}
 class StudyRun:
     """The results of one training of a study.
 
-    :param operations: of a forward pass, see ``models.model_from_options.count_forward_operations``
+    :param operations: of a forward pass, see ``decoding.operations.count_forward_operations``
     :param origin: software, machine and command of the training, see ``provenance``
     :param validations: updates and perplexity of each validation
     :param score_commands: title -> command, of the scores of the first test set that follow from sentences

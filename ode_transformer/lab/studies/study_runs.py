@@ -6,6 +6,7 @@ from functools import cached_property
 from math import inf, isfinite
 from typing import Any
 
+from ode_transformer.decoding.operations import count_forward_operations
 from ode_transformer.lab.analysis.training_log import read_log
 from ode_transformer.lab.metrics.metric import Score
 from ode_transformer.lab.recipes import workflow
@@ -17,7 +18,7 @@ from ode_transformer.lab.recipes.recipe import Recipe, check_architecture, read_
 from ode_transformer.lab.recipes.run_experiment import PROVENANCE, existing_scores, is_trained
 from ode_transformer.lab.studies.results import PublishedScores, StudyResults, StudyRun
 from ode_transformer.lab.studies.study import DEPTH_FLAGS, Row, Study
-from ode_transformer.models.model_from_options import build_outline, count_forward_operations
+from ode_transformer.models.model_from_options import build_outline
 from ode_transformer.support import commands
 from ode_transformer.support.files import read_json
 

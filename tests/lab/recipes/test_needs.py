@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 from models_for_tests import outline
 
+from ode_transformer.decoding.operations import SENTENCE_LENGTH, count_forward_operations
 from ode_transformer.lab.recipes import workflow
 from ode_transformer.lab.recipes.experiment import Experiment
 from ode_transformer.lab.recipes.machine import Machine
 from ode_transformer.lab.recipes.needs import describe_duration, describe_needs, gpu_speeds, processor_hours
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.recipes.recipe import load_recipe
-from ode_transformer.models.model_from_options import SENTENCE_LENGTH, count_forward_operations
 
 
 def test_speeds_are_those_of_the_measurements() -> None:

@@ -31,9 +31,9 @@ from ode_transformer.lab.recipes.recipe import (
     package_architectures,
     read_recipe,
 )
-from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.models.model_from_options import build_from_options, build_outline, model_flags
 from ode_transformer.nn.layer import STACKS
+from ode_transformer.nn.layer_hooks import depth_stacks, removed_afterwards
 from ode_transformer.support import commands
 
 RECIPES = recipe_names()

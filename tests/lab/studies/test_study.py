@@ -7,12 +7,13 @@ import pytest
 import yaml
 from models_for_tests import count_parameters, model_key
 
+from ode_transformer.decoding.operations import count_forward_operations
 from ode_transformer.lab.recipes.options import RunOptions
 from ode_transformer.lab.studies import find_study, study_names
 from ode_transformer.lab.studies.run_study import claim_results
 from ode_transformer.lab.studies.study import read_study
 from ode_transformer.lab.studies.study_runs import StudyRuns
-from ode_transformer.models.model_from_options import build_outline, count_forward_operations
+from ode_transformer.models.model_from_options import build_outline
 from ode_transformer.support.errors import UserError
 
 SMALL = {

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ode_transformer.decoding.teacher_forcing import forward_pass
 from ode_transformer.lab.analysis.systems import Samples, measure_positions
-from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_steps
 from ode_transformer.nn import BlockId, DepthChoice
+from ode_transformer.nn.layer_hooks import depth_stacks, removed_afterwards, see_steps
 from ode_transformer.numerics import ButcherTableau, Recurrence, VectorField, runge_kutta_steps, solve_to_tolerance
 from ode_transformer.support.errors import UserError
 
@@ -178,7 +179,7 @@ def depth_paths(
             return next_y
 
         with removed_afterwards(see_steps(module, step)):
-            model(**sample["net_input"])
+            forward_pass(model, sample["net_input"])
         return path
 
     return {name: path_under(tableau) for name, tableau in {TRAINED: None, **tableaus}.items()}

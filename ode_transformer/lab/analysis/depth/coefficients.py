@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ode_transformer.lab.analysis.systems import Samples, measure_positions, measured_models
-from ode_transformer.models.layer_hooks import depth_stacks, see_stage_weights
 from ode_transformer.nn import BlockId
+from ode_transformer.nn.layer_hooks import depth_stacks, see_stage_weights
 from ode_transformer.numerics import Weight
 
 

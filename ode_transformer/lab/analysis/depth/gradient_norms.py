@@ -24,8 +24,8 @@ from torch import Tensor
 
 from ode_transformer.lab.analysis import plots, systems
 from ode_transformer.lab.analysis.layer_replacement import negative_log_likelihood, see_layers
-from ode_transformer.models.layer_hooks import depth_stacks, removed_afterwards, see_layer_inputs
 from ode_transformer.nn import LayerId
+from ode_transformer.nn.layer_hooks import depth_stacks, removed_afterwards, see_layer_inputs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

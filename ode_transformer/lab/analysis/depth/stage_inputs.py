@@ -18,8 +18,8 @@ from torch.nn.functional import cosine_similarity
 from ode_transformer.lab.analysis import systems
 from ode_transformer.lab.analysis.depth.block_flows import measure_flows, recording
 from ode_transformer.lab.analysis.plots import write_csv
-from ode_transformer.models.layer_hooks import depth_stacks
 from ode_transformer.nn import BlockId
+from ode_transformer.nn.layer_hooks import depth_stacks
 from ode_transformer.numerics import VectorField, get_tableau, runge_kutta_steps
 
 

@@ -22,8 +22,8 @@ from ode_transformer.lab.analysis.depth.block_flows import (
 )
 from ode_transformer.lab.analysis.depth.stage_inputs import stage_inputs
 from ode_transformer.lab.analysis.depth.truncation_error import measured_order
-from ode_transformer.models.layer_hooks import removed_afterwards, see_layer_inputs
 from ode_transformer.nn import Layer
+from ode_transformer.nn.layer_hooks import removed_afterwards, see_layer_inputs
 from ode_transformer.numerics import get_tableau
 
 A = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))

@@ -69,3 +69,19 @@ def best_of_hypotheses(totals: Tensor, words: Tensor, first_rows: Tensor, count:
     sentences, n = len(first_rows), totals.size(1)
     totals, positions = totals.view(sentences, -1).topk(count)  # [B, count]
     return Continuations(totals, words.view(sentences, -1).gather(1, positions), first_rows + positions // n)
+
+
+def draw_words(log_probs: Tensor, scores: Tensor | None, top: int) -> Continuations:
+    """Draw one continuation of each hypothesis by the probabilities of the words.
+
+    :param log_probs: [B, words], of one hypothesis for each sentence
+    :param scores: of the hypotheses, [B]; None at the first position
+    :param top: draw among so many of the most probable words; 0 for all
+    """
+    values, words = log_probs.topk(min(top, log_probs.size(1))) if top else (log_probs, None)
+    drawn = values.exp().multinomial(1)  # [B, 1]
+    totals = values.gather(1, drawn)
+    if scores is not None:
+        totals = totals + scores[:, None]
+    rows = torch.arange(len(log_probs), device=log_probs.device)[:, None]
+    return Continuations(totals, drawn if words is None else words.gather(1, drawn), rows)

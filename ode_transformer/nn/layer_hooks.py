@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.hooks import RemovableHandle
 
-from ode_transformer.models.depth_stack import DepthStack
-from ode_transformer.nn import STACKS, BlockId, Layer, LayerId
+from ode_transformer.nn.layer import STACKS, BlockId, Layer, LayerId
+from ode_transformer.nn.stack import Stack
 from ode_transformer.numerics import RungeKutta, VectorField, Weight
 
 SeeLayer = Callable[[LayerId, Sequence[Tensor], Tensor | None], None]
@@ -21,10 +21,10 @@ SeeStep = Callable[[BlockId, VectorField, Tensor, Tensor, Tensor | None], Tensor
 SeeWeights = Callable[[BlockId, Sequence[Weight], Tensor | None], None]
 
 
-def depth_stacks(model: Any) -> dict[str, DepthStack]:
+def depth_stacks(model: Any) -> dict[str, Stack]:
     """Return the stacks of a model by name: a language model's decoder, none of fairseq's own models."""
     stacks = {name: getattr(model, name, None) for name in STACKS}
-    return {name: stack for name, stack in stacks.items() if isinstance(stack, DepthStack)}
+    return {name: stack for name, stack in stacks.items() if isinstance(stack, Stack)}
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def tensors_between(y: Tensor, state: Any) -> list[Tensor]:
     return [x for x in tree_leaves((y, state)) if isinstance(x, Tensor)]
 
 
-def see_layer_inputs(stack: DepthStack, see: SeeLayer) -> list[RemovableHandle]:
+def see_layer_inputs(stack: Stack, see: SeeLayer) -> list[RemovableHandle]:
     """Call ``see`` with each layer, what it reads, and the padding, [B, T] or [B, S, T].
 
     The tensors are views, so that their gradients are those of this layer alone.
@@ -59,7 +59,7 @@ def see_layer_inputs(stack: DepthStack, see: SeeLayer) -> list[RemovableHandle]:
     return [layer.register_forward_pre_hook(replace_inputs) for layer in stack.layers]
 
 
-def see_steps(stack: DepthStack, see: SeeStep) -> list[RemovableHandle]:
+def see_steps(stack: Stack, see: SeeStep) -> list[RemovableHandle]:
     """Call ``see`` with each block, its F, the y at which its step begins and ends, and the padding.
 
     Only Runge–Kutta schemes have such steps. F is multiplied by the step size: its solution at t = 1 is the block's.
@@ -77,7 +77,7 @@ def see_steps(stack: DepthStack, see: SeeStep) -> list[RemovableHandle]:
     return [scheme.register_forward_hook(see_step)] if isinstance(scheme, RungeKutta) else []
 
 
-def see_stage_weights(stack: DepthStack, see: SeeWeights) -> list[RemovableHandle]:
+def see_stage_weights(stack: Stack, see: SeeWeights) -> list[RemovableHandle]:
     """Call ``see`` with each block, the weights γ_1 … γ_s of its stages, and the padding.
 
     The weights of two or more stages, or a learned one of a single stage: numbers, or tensors [B, T, 1] or []. Those

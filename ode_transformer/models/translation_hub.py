@@ -1,4 +1,4 @@
-"""Translation models and language models that search as this package does, in one process or, on a CPU, in several.
+"""Models that only fairseq computes, with the methods of :class:`ode_transformer.decoding.translator.Translator`.
 
 A language model continues a text: a hypothesis is the text with its continuation.
 
@@ -6,6 +6,7 @@ A step of decoding is too small for several threads of one process. The processe
 and start at once; each takes the next batch as soon as it is free, long sentences first.
 """
 
+import argparse
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,18 +15,19 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import groupby
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq import utils
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.search import Sampling
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.utils import apply_to_sample
 from torch import Tensor
 
-from ode_transformer.checkpoints.reading import dictionary_digests
-from ode_transformer.decoding.beam_search import BeamSearch
-from ode_transformer.decoding.recorded_search import RecordedSearches
-from ode_transformer.decoding.teacher_forcing import on_device
+from ode_transformer.models.pretrained import dictionary_digests
+from ode_transformer.models.trained_model import load_trained_model
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, length_limit
 from ode_transformer.support.commands import end_with_parent
 from ode_transformer.support.errors import UserError
@@ -34,10 +36,10 @@ _shared: dict[str, Any] = {}  # what a fork inherits: the hub and the options of
 
 
 class TranslationHub(GeneratorHubInterface):
-    """fairseq's interface of trained models, with :class:`BeamSearch`."""
+    """fairseq's interface of trained models, with its beam search."""
 
     max_positions: Any
-    recorded: RecordedSearches | None = None  # searches that a GPU repeats; None to record none
+    recorded = None  # it records no search
 
     @property
     def shares_lines(self) -> bool:
@@ -95,7 +97,7 @@ class TranslationHub(GeneratorHubInterface):
         """
         a, b = length_limit(max_len_a, max_len_b)
         dictionary = self.task.target_dictionary
-        generator = BeamSearch(
+        generator = SequenceGenerator(
             self.models,
             dictionary,
             beam_size=beam,
@@ -104,14 +106,14 @@ class TranslationHub(GeneratorHubInterface):
             temperature=temperature,
             max_len_a=a + self.continues,
             max_len_b=b - self.continues,  # the end symbol at the beginning
-            own_lengths=True,
-            recorded=self.recorded,
         )
         hypotheses: dict[int, list[dict[str, Tensor]]] = {}
         build_batches = partial(self._build_batches, skip_invalid_size_inputs=False)
         texts = self._texts_to_continue if self.continues else build_batches
         for batch in texts(tokenized_sentences):
-            results = self.task.inference_step(generator, self.models, on_device(batch, self.device))
+            results = self.task.inference_step(
+                generator, self.models, apply_to_sample(lambda x: x.to(self.device), batch)
+            )
             hypotheses.update(zip(batch["id"].tolist(), results, strict=True))
             progress(len(results))
         return [hypotheses[number] for number in range(len(tokenized_sentences))]
@@ -184,3 +186,15 @@ def _prepare_process() -> None:
 def _search(sources: list[list[int]]) -> list[list[int]]:
     hypotheses = _shared["hub"].generate([torch.tensor(source) for source in sources], **_shared["search"])
     return [of_sentence[0]["tokens"].tolist() for of_sentence in hypotheses]
+
+
+def load_fairseq_hub(args: argparse.Namespace, path: Path, language_model: bool, scheme: str | None) -> TranslationHub:
+    """Load a model as a :class:`TranslationHub` without subword encoder, on the CPU.
+
+    :param args: data, languages and batches of a command
+    """
+    languages, data = (args.source_lang, args.target_lang), args.data or path.parent
+    model, options, task = load_trained_model(path, data, *languages, language_model, scheme)
+    # As in fairseq-interactive, the training's options for batches are ignored.
+    options.dataset.batch_size, options.dataset.max_tokens = args.batch_size, getattr(args, "max_tokens", None)
+    return TranslationHub(options, task, [model])
