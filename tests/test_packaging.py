@@ -102,3 +102,14 @@ def test_an_installed_package_has_the_recipes(wheel: zipfile.ZipFile, tmp_path: 
     assert int(studies) == len(list((ROOT / "configs" / "studies").glob("*.yaml")))
     texts = {path.name for path in (ROOT / "configs").glob("*.txt")}
     assert texts == {path.name for path in (tmp_path / "ode_transformer" / "configs").glob("*.txt")}
+
+
+@pytest.mark.slow
+def test_a_clone_writes_its_pages_by_an_installed_package(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """The page that reads results of docs/, which no installation has."""
+    wheel.extractall(tmp_path / "installed")
+    docs = shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
+    words = [sys.executable, "-m", "generator.schemes"]
+    done = subprocess.run(words, cwd=docs, env=environment, capture_output=True, text=True)
+    assert done.stdout == (ROOT / "docs" / "schemes.md").read_text(encoding="utf-8"), done.stderr
