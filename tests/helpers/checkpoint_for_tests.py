@@ -15,6 +15,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
+from ode_transformer.checkpoints.admission import is_of_this_package
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODETransformerModel
@@ -36,17 +37,9 @@ def make_model(directory: Path, *more: object) -> Path:
     for language in ("en", "de"):
         dictionary.save(str(directory / f"dict.{language}.txt"))
     positions = ("--max-source-positions", MAX_POSITIONS, "--max-target-positions", MAX_POSITIONS)
-    flags = (
-        "--task",
-        "translation",
-        "--arch",
-        "ode_transformer_rk2_tiny",
-        *SMALL,
-        *positions,
-        "--log-samples",
-        2,
-        *more,
-    )
+    arch = more[more.index("--arch") + 1] if "--arch" in more else "ode_transformer_rk2_tiny"
+    samples = ("--log-samples", 2) if is_of_this_package(str(arch)) else ()
+    flags = ("--task", "translation", "--arch", arch, *SMALL, *positions, *samples, *more)
     return _write(directory, flags, {"source_lang": "en", "target_lang": "de"})
 
 

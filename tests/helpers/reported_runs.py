@@ -11,6 +11,7 @@ from commands_for_tests import PAIRS
 
 HOSTILE = "<script>document.title='taken over'</script><img src=x onerror=alert(1)>&amp;"
 SENTENCES = 6
+TITLES = ["BLEU", "sacreBLEU", "chrF2"]  # as many scores as recipes of translation have
 
 
 def log_lines(updates: int, offset: float) -> str:
@@ -54,14 +55,14 @@ def make_run(folder: Path, model: Path, seed: int, offset: float, hypotheses: li
     )
     (folder / "generate.test.log").write_text(log)
     entry = {"metric": "BLEU", "value": bleu, "signature": "tok:13a", "detail": "", "sentences": SENTENCES}
-    (folder / "scores.json").write_text(json.dumps({"BLEU": entry}))
+    (folder / "scores.json").write_text(json.dumps(dict.fromkeys(TITLES, entry)))
     origin = {"commit": "abc1234", "device": HOSTILE, "command": f"fairseq-train x --warmup-updates 30 --seed {seed}"}
     (folder / "trained.json").write_text(json.dumps(origin))
     command = shlex.split("ode-transformer score --metric bleu --generate-log elsewhere/generate.test.log --json")
     record = {
         **{"recipe": f"Pairs {HOSTILE}", "task": "translation", "arch": "ode_transformer_rk2_tiny", "variant": None},
         **{"train_flags": ["--seed", str(seed)], "commands": {"train": ["fairseq-train", "data", "--seed", str(seed)]}},
-        "scores": [{"split": "test", "titles": ["BLEU"], "command": command}],
+        "scores": [{"split": "test", "titles": TITLES, "command": command}],
         "published": [{"table": "Table 1", "system": "RK2", "scores": {"BLEU": 30.5}}],
     }
     (folder / "experiment.json").write_text(json.dumps(record))

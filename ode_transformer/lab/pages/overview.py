@@ -19,6 +19,7 @@ COSTS = (
     *("Best validation loss", "Parameters", "Operations per sentence"),
     *("Updates", "Minutes", "Operations of training"),
 )
+NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 VALIDATIONS = 12  # of a run, at most, in the table
 
 
@@ -116,10 +117,11 @@ def _score_text(values: Sequence[float], bootstrap: BootstrapResult | None) -> s
     half = half_interval(values)
     if half is None and bootstrap is not None:
         half = bootstrap.interval
-    text = f"{mean(values):.2f}" + ("" if half is None else f" ± {half:.2f}")
+    score = f"{mean(values):.2f}" + ("" if half is None else f" ± {half:.2f}")
+    texts = [score]
     if bootstrap is not None and bootstrap.difference is not None and len(values) == 1:
-        text += f" (p = {bootstrap.difference.p_value:.3f})"
-    return text
+        texts.append(f"(p = {bootstrap.difference.p_value:.3f})")
+    return " ".join(text.replace(" ", NO_BREAK_SPACE) for text in texts)  # a line of the table ends between the two
 
 
 def bootstrap_results(systems: Systems) -> dict[tuple[str, str], BootstrapResult]:

@@ -31,6 +31,7 @@ def test_a_report_of_two_systems(tmp_path: Path) -> None:
         page.open(page_file.as_uri())
         check_hostile_text(page)
         check_legibility(page)
+        check_systems_fit(page)
         check_sections(page)
         check_validations(page)
         check_choices(page)
@@ -62,6 +63,14 @@ def check_legibility(page: Page) -> None:
         assert abs(brightness[0] - brightness[1]) > 450
 
 
+def check_systems_fit(page: Page) -> None:
+    """No column of a table of three scores is beyond the edge of an ordinary window."""
+    page.look(1200)
+    assert page.evaluate("document.querySelectorAll('#systems thead th').length") == 11
+    frame = "document.querySelector('#systems .frame')"
+    assert page.evaluate(f"{frame}.scrollWidth - {frame}.clientWidth") == 0
+
+
 def check_sections(page: Page) -> None:
     """Tables have the scores and weights of the runs."""
     titles = page.evaluate("[...document.querySelectorAll('h2')].map(h => h.textContent)")
@@ -70,10 +79,12 @@ def check_sections(page: Page) -> None:
     rows = page.evaluate(
         "[...document.querySelectorAll('#systems tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
     )
-    assert rows[0][:3] == ["Euler", "1, 2", "21.00 ± 12.71"]  # t(0.975, 1 degree of freedom) = 12.71, times 1
-    assert re.fullmatch(r"30\.00 ± \d+\.\d\d", rows[1][2])
+    assert rows[0][:3] == ["Euler", "1, 2", "21.00\u00a0±\u00a012.71"]  # t(0.975, 1 degree of freedom) = 12.71, times 1
+    assert re.fullmatch(r"30\.00\s±\s\d+\.\d\d", rows[1][2])
     assert rows[2][:3] == ["Table 1: RK2", "", "30.50"]
     assert len({len(row) for row in rows}) == 1
+    attention = page.evaluate("document.querySelector('#attention p').textContent")
+    assert "A row of a decoder layer is the word that it reads; there it writes the next one." in attention
     weights = page.evaluate("document.querySelector('#depth .tiles td.number').textContent")
     assert re.fullmatch(r"0\.\d{3} ± 0\.\d{3}", weights)
     assert page.evaluate("document.querySelectorAll('#sentences ins, #sentences del').length") == 3
@@ -88,7 +99,7 @@ def check_validations(page: Page) -> None:
     assert rows == [[str(at), f"{at / 1e4:g}", f"{8 - at / 40 + 0.2:.2f}", f"{HOSTILE} {at}"] for at in (20, 40, 60)]
     figure = f"{FIGURES}.find(s => s.getAttribute('aria-label').startsWith('Learning rate by updates'))"
     assert "end of the warm-up, 30" in page.evaluate(f"{figure}.textContent")
-    best = page.evaluate("[...document.querySelectorAll('#systems tbody tr')].map(r => r.cells[3].textContent)")
+    best = page.evaluate("[...document.querySelectorAll('#systems tbody tr')].map(r => r.cells[5].textContent)")
     assert best == ["6.70–6.90", "6.50 at 60", ""]
 
 
