@@ -9,7 +9,8 @@ so that the number of different words grows with the text as it does in language
 side). It is prepared as English-French is, by the recipe ``wmt14_en_fr``. Each step runs in a process of its own, with
 one worker, so that its CPU time is that of all cores together.
 
-A step is extrapolated by the power of the number of pairs that two measured sizes give, or linearly from one. The hours
+CPU time is extrapolated by the power of the number of pairs that the last two sizes give, memory by their line; from a
+single size both in proportion. Memory is that of the largest process, beyond what it has at its start. The hours
 suppose that all steps but learning use ``--cores`` cores, or as many as there is work for (``FEEDING``).
 """
 
@@ -103,21 +104,25 @@ def synthetic_recipe(pairs: int, folder: Path, merges: int) -> tuple[Recipe, dic
 
 
 def measured(work: Callable[[], object]) -> Cost:
-    """Run a step in a fork; return the CPU time of all its processes, and the memory of the largest beyond this one."""
-    before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    """Run a step in a fork; return the CPU time of all its processes, and by how much the largest has grown."""
+    reader, writer = os.pipe()
     sys.stdout.flush()
     if not (process := os.fork()):
         status = 1
         try:
+            os.write(writer, Path("/proc/self/statm").read_bytes().split()[1])
             work()
             status = 0
         finally:
             sys.stdout.flush()
             os._exit(status)
+    os.close(writer)
     _, status, usage = os.wait4(process, 0)
+    with open(reader, "rb") as file:
+        before = int(file.read()) * os.sysconf("SC_PAGESIZE")
     if status:
         raise SystemExit("a step has failed")
-    return Cost(usage.ru_utime + usage.ru_stime, max(0.0, usage.ru_maxrss * 1024 - before) / 1e9)
+    return Cost(usage.ru_utime + usage.ru_stime, (usage.ru_maxrss * 1024 - before) / 1e9)
 
 
 def start_training(data: RecipeData) -> None:
@@ -163,13 +168,13 @@ def known_costs(pairs: int, merges: int, results: Path) -> dict[str, Cost]:
 
 
 def extrapolated(sizes: list[int], found: list[Cost], pairs: int) -> Cost:
-    """Return the cost of a step at another size, by the power law through the last two sizes; linear from one."""
-    values = [(cost.seconds, cost.memory) for cost in found]
-    power, last = [1.0, 1.0], values[-1]
-    if len(sizes) > 1:
-        ratio = math.log(sizes[-1] / sizes[-2])
-        power = [math.log(b / a) / ratio if a > 0 < b else 1.0 for a, b in zip(values[-2], last, strict=True)]
-    return Cost(*(value * (pairs / sizes[-1]) ** each for value, each in zip(last, power, strict=True)))
+    """Return the cost of a step at another size: CPU time by the power law through two sizes, memory by the line."""
+    last, factor = found[-1], pairs / sizes[-1]
+    if len(sizes) == 1:
+        return Cost(last.seconds * factor, last.memory * factor)
+    power = math.log(last.seconds / found[-2].seconds) / math.log(sizes[-1] / sizes[-2])
+    slope = (last.memory - found[-2].memory) / (sizes[-1] - sizes[-2])
+    return Cost(last.seconds * factor**power, last.memory + slope * (pairs - sizes[-1]))
 
 
 def hours(step: str, cost: Cost, cores: int) -> float:
@@ -196,7 +201,7 @@ def main() -> None:
         }
     rows = []
     for step in found[0]:
-        cells = [f"{of_size[step].seconds:,.0f} s; {of_size[step].memory:.1f} GB" for of_size in columns.values()]
+        cells = [f"{of_size[step].seconds:,.0f} s; {of_size[step].memory:.2g} GB" for of_size in columns.values()]
         rows.append([step, *cells])
     totals = [sum(hours(step, cost, args.cores) for step, cost in of_size.items()) for of_size in columns.values()]
     rows.append([f"all, hours on {args.cores} cores", *(f"{total:.2f}" for total in totals)])

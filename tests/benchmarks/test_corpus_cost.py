@@ -1,4 +1,4 @@
-"""The synthetic corpus is like a language, its steps run, and costs are extrapolated by the power of two sizes."""
+"""The synthetic corpus is like a language, its steps run, and costs are extrapolated from two sizes."""
 
 import pytest
 from corpus_cost import LEARNING, START, Cost, costs, extrapolated, hours, sentences
@@ -16,7 +16,7 @@ def test_the_number_of_different_words_grows_with_the_text() -> None:
     assert 3 < counts[1] / counts[0] < 6  # 10 ^ 0.69 = 4.9 by the law, in the long run
 
 
-def test_costs_are_extrapolated_by_their_power() -> None:
+def test_costs_are_extrapolated_from_two_sizes() -> None:
     found = [Cost(10, 1), Cost(40, 10)]
     cost = extrapolated([100, 1000], found, 100_000)
     assert (cost.seconds, cost.memory) == pytest.approx((640, 1000))
