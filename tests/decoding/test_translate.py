@@ -139,6 +139,8 @@ def test_a_model_whose_options_name_no_languages(folder: Path, command: Command,
     assert command("a b\n", "--path", path, *flags) == command("a b\n")
     rewrite(folder, lambda state: state.update(task_state={"languages": languages}))
     assert command("a b\n", "--path", path) == command("a b\n")
+    swapped = ("--source-lang", "de", "--target-lang", "en")
+    assert refused("a\n", *swapped, path=path).endswith(f"{' '.join(swapped)}: the model translates en to de")
 
 
 def test_several_processes_translate_the_same(command: Command, refused, monkeypatch: pytest.MonkeyPatch) -> None:
