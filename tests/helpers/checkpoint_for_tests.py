@@ -15,10 +15,10 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
-from ode_transformer.checkpoints.admission import is_of_this_package
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODETransformerModel
+from ode_transformer.models.admission import is_of_this_package
 from ode_transformer.models.verification import verify_checkpoint
 
 MAX_POSITIONS = 64  # tokens of a line at most, the end symbol included
