@@ -1,19 +1,43 @@
-"""The program that docs/python.md shows runs, and its measurements take one batch."""
+"""The programs that docs/python.md and the README show run where fairseq cannot be imported."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
 from recorded_commands import ROOT
 
+WITHOUT_FAIRSEQ = 'import sys\nsys.modules["fairseq"] = None  # an import of it raises ImportError\n'
 
-def test_the_program(untrained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    program = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL))
-    monkeypatch.chdir(ROOT)
-    names: dict = {}
-    exec(program.replace("quickstart/en-de/ode_transformer_normalized_tiny/model", str(untrained.parent)), names)
-    out, (words, read) = capsys.readouterr().out, (len(names["target"]), len(names["source"]))
-    assert names["logits"].shape[1] == words
-    assert f"attention over the source ('target', 'source') torch.Size([{words}, {read}])" in out
-    assert f"decoder layer 1 cross-attention torch.Size([2, {words}, {read}])" in out
-    assert "encoder layer 2 (0." in out
+
+def program(page: str) -> str:
+    """Return the blocks of Python of a page, which go on from each other."""
+    return "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL))
+
+
+def run(text: str) -> list[str]:
+    """Run a program without fairseq and return its lines."""
+    words = [sys.executable, "-c", WITHOUT_FAIRSEQ + text]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_program_of_the_page(untrained: Path) -> None:
+    shown = program("docs/python.md")
+    folder = "quickstart/en-de/ode_transformer_normalized_tiny/model"
+    assert folder in shown
+    shown = shown.replace(folder, str(untrained.parent))
+    *lines, sizes = run(f"{shown}\nprint(*scores.shape[:2], len(source), len(target))\n")
+    one, words, read, written = map(int, sizes.split())
+    assert (one, words) == (1, written)
+    assert "torch.Size([2, 4, 10000]) torch.Size([2, 4, 10000])" in lines
+    assert f"attention over the source ('target', 'source') torch.Size([{words}, {read}])" in lines
+    assert f"decoder layer 1 cross-attention torch.Size([2, {words}, {read}])" in lines
+    assert any(line.startswith("encoder layer 2 (0.") for line in lines)
+
+
+def test_the_program_of_the_readme() -> None:
+    texts = "import torch\nsource, target = torch.randint(4, 99, (2, 5)), torch.randint(4, 99, (2, 3))\n"
+    (sizes,) = run(f"{texts}{program('README.md')}\nprint(*scores.shape, len(words))\n")
+    assert sizes == "2 3 10000 2"
