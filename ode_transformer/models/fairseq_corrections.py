@@ -1,14 +1,14 @@
 """Faults of fairseq 0.12.3 that give wrong results or a traceback, corrected when our models are imported.
 
 A number is that of the public report, https://github.com/facebookresearch/fairseq/issues/NUMBER; the faults without one
-were found here. The function that a correction replaces is its ``__wrapped__``.
+were found here. The function that a correction replaces is its ``__wrapped__``. With another version of fairseq a
+warning says that the corrections are not tested, and which have no function to replace.
 """
 
 import argparse
 import atexit
 import contextlib
 import functools
-import gc
 import logging
 import math
 import queue
@@ -20,10 +20,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fairseq
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, options, search, tasks, utils
-from fairseq.data import Dictionary, bucket_pad_length_dataset, data_utils, iterators
+from fairseq.data import (
+    Dictionary,
+    LanguagePairDataset,
+    bucket_pad_length_dataset,
+    data_utils,
+    iterators,
+    language_pair_dataset,
+)
 from fairseq.data.multilingual.multilingual_utils import LangTokStyle, get_lang_tok
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.file_io import PathManager
@@ -48,8 +56,8 @@ from ode_transformer.checkpoints.plain_numbers import plain_numbers
 from ode_transformer.checkpoints.reading import load_checkpoint, option_group, saved_options
 from ode_transformer.checkpoints.stored_sizes import LIMIT, check_dictionary, limited_parameters
 from ode_transformer.models.admission import admitted_state
-from ode_transformer.models.fairseq_parser import suggest_architecture
 from ode_transformer.models.option_groups import group_options
+from ode_transformer.models.pair_batches import PairBatch, pad_pairs, read_pairs
 from ode_transformer.models.pretrained import dictionary_digests
 from ode_transformer.support.errors import OptionError, UserError, printable_line
 
@@ -57,12 +65,21 @@ Function = Callable[..., Any]
 
 _LOG = logging.getLogger(__name__)
 
+VERSION = "0.12.3"  # of fairseq, with which each correction is tested
+_MISSING: list[str] = []  # functions that another version lacks
 
-def _replace(owner: Any, name: str) -> Callable[[Function], Function]:
-    """Put the decorated function in the place of fairseq's, which becomes its first argument."""
+
+def _replace(owner: Any, name: str, default: Function | None = None) -> Callable[[Function], Function]:
+    """Put the decorated function in the place of fairseq's, which becomes its first argument.
+
+    :param default: what happens where fairseq has no such function
+    """
 
     def install(correction: Function) -> Function:
-        original = getattr(owner, name)
+        original = getattr(owner, name, default)
+        if original is None:
+            _MISSING.append(f"{owner.__name__}.{name}")
+            return correction
 
         @functools.wraps(original)
         def corrected(*arguments: Any, **options: Any) -> Any:
@@ -197,14 +214,27 @@ def _keep_options(original: Function, args: argparse.Namespace) -> tuple[list[ar
 
 @_replace(dataclass_utils, "compose")
 def _group_options(original: Function, name: str, overrides: list[argparse.Namespace], strict: bool) -> DictConfig:
-    """Fill fairseq's groups of options from their classes: Hydra takes half a second of each command."""
+    """Fill fairseq's groups of options from their classes; Hydra would fill them from its grammar."""
     return group_options(*overrides)
 
 
 @_replace(dataclass_utils, "initialize")
 def _start_no_hydra(original: Function, config_path: str) -> contextlib.AbstractContextManager[None]:
-    """Start nothing: Hydra would warn each user of fairseq of two of its own releases."""
+    """Start nothing: no option is written for Hydra to read."""
     return contextlib.nullcontext()
+
+
+@_replace(LanguagePairDataset, "__getitems__", lambda pairs, numbers: [pairs[number] for number in numbers])
+def _read_pairs_at_once(original: Function, pairs: LanguagePairDataset, numbers: Sequence[int]) -> Any:
+    """Read the pairs of a batch at once, where fairseq copies sentence by sentence."""
+    return read_pairs(pairs, numbers) or original(pairs, numbers)
+
+
+@_replace(language_pair_dataset, "collate")
+def _pad_pairs_at_once(original: Function, samples: Any, *symbols: int, **options: Any) -> dict[str, Any]:
+    """Pad the pairs that were read at once."""
+    pad = pad_pairs if isinstance(samples, PairBatch) else original
+    return pad(samples, *symbols, **options)
 
 
 @_replace(data_utils, "batch_by_size")
@@ -513,8 +543,6 @@ def _stop_loading_at_exit(original: Function, batches: iterators.BufferedIterato
 
 _LOADERS: weakref.WeakSet[iterators.BackgroundConsumer] = weakref.WeakSet()
 
-atexit.register(gc.freeze)  # Python's last collection would look at all that was imported, for two seconds
-
 
 @atexit.register
 def _stop_loaders() -> None:
@@ -631,6 +659,8 @@ def _print_error(kind: type[BaseException], error: BaseException, trace: Any) ->
 if Path(sys.argv[0]).name.startswith("fairseq-"):
     sys.excepthook = _print_error
 
-# fairseq's parser answers a mistyped --arch by a list of 250 names. At exit, because it has ended the program by then.
-if Path(sys.argv[0]).name == "fairseq-train":
-    atexit.register(suggest_architecture, sys.argv)
+if fairseq.__version__ != VERSION or _MISSING:
+    _LOG.warning(
+        f"fairseq {fairseq.__version__}: its faults are corrected as those of {VERSION}, the tested version"
+        + (f"; not found, so not corrected: {', '.join(dict.fromkeys(_MISSING))}" if _MISSING else "")
+    )

@@ -2,6 +2,7 @@
 
 PyTorch's loader hands all numbers of a batch to ``__getitems__`` of a data set that has it, which fairseq's has not.
 The batches are those of fairseq. Data that change while they are read, as by ``--truncate-source``, are left to it.
+``fairseq_corrections`` puts these functions in their places.
 """
 
 from collections.abc import Sequence
@@ -10,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import LanguagePairDataset, language_pair_dataset
+from fairseq.data import LanguagePairDataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from torch import Tensor
 
 _CHANGES = ("append_eos_to_target", "append_bos", "remove_eos_from_source", "align_dataset", "constraints")
-_collate = language_pair_dataset.collate
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,18 @@ class PairBatch:
     target: MMapIndexedDataset
 
 
-def get_pairs(pairs: LanguagePairDataset, numbers: Sequence[int]) -> PairBatch | list[Any]:
-    """Return the pairs with these numbers for :func:`collate`."""
+def read_pairs(pairs: LanguagePairDataset, numbers: Sequence[int]) -> PairBatch | None:
+    """Return the pairs with these numbers for :func:`pad_pairs`, or None if fairseq has to read them."""
     texts = pairs.src, pairs.tgt
     is_plain = type(pairs) is LanguagePairDataset and {type(text) for text in texts} == {MMapIndexedDataset}
     # Of several processes the last may get no pair.
     if not (is_plain and len(numbers) and pairs.input_feeding) or any(getattr(pairs, name) for name in _CHANGES):
-        return [pairs[number] for number in numbers]
+        return None
     return PairBatch(np.asarray(numbers), *texts)
 
 
-def collate(samples: PairBatch | list[Any], pad_idx: int, eos_idx: int, **options: Any) -> dict[str, Any]:
-    """Return the batch that fairseq's function of this name returns for the pairs."""
-    if not isinstance(samples, PairBatch):
-        return _collate(samples, pad_idx, eos_idx, **options)
+def pad_pairs(samples: PairBatch, pad_idx: int, eos_idx: int, **options: Any) -> dict[str, Any]:
+    """Return the batch that fairseq's function ``collate`` returns for the pairs."""
     left, multiple = options["left_pad_target"], options["pad_to_multiple"]
     source = read_padded(samples.source, samples.numbers, pad_idx, options["left_pad_source"], multiple)
     lengths, order = source.ne(pad_idx).sum(1).sort(descending=True)
@@ -75,7 +73,3 @@ def read_padded(
     if first is not None:
         rows[is_token & (indices < 0)] = first
     return torch.from_numpy(rows.astype(np.int64))
-
-
-LanguagePairDataset.__getitems__ = get_pairs
-language_pair_dataset.collate = collate

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fairseq.data import LanguagePairDataset
+from fairseq.data import LanguagePairDataset, language_pair_dataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder, data_file_path, index_file_path
 from torch.utils.data import DataLoader
 
@@ -40,6 +40,23 @@ def test_a_batch_is_that_of_fairseq(texts: list[MMapIndexedDataset], options: di
     assert isinstance(pairs.__getitems__(batches[0]), PairBatch)
     for numbers, ours in zip(batches, DataLoader(pairs, batch_sampler=batches, collate_fn=pairs.collater), strict=True):
         torch.testing.assert_close(flat(ours), flat(pairs.collater([pairs[number] for number in numbers])))
+
+
+def test_fairseq_copies_sentence_by_sentence(texts: list[MMapIndexedDataset], monkeypatch: pytest.MonkeyPatch) -> None:
+    words, read = numbered_dictionary(30), []
+    get_pair = LanguagePairDataset.__getitem__
+    monkeypatch.setattr(LanguagePairDataset, "__getitem__", lambda *arguments: read.append(1) or get_pair(*arguments))
+    pairs = LanguagePairDataset(texts[0], texts[0].sizes, words, texts[1], texts[1].sizes, words)
+
+    def batch() -> dict[str, torch.Tensor]:
+        return flat(next(iter(DataLoader(pairs, batch_sampler=[[4, 2, 9]], collate_fn=pairs.collater))))
+
+    ours = batch()
+    assert not read
+    for owner, name in ((LanguagePairDataset, "__getitems__"), (language_pair_dataset, "collate")):
+        monkeypatch.setattr(owner, name, getattr(owner, name).__wrapped__)
+    torch.testing.assert_close(batch(), ours)
+    assert len(read) == 3
 
 
 def test_changed_pairs_are_read_by_fairseq(texts: list[MMapIndexedDataset]) -> None:
