@@ -10,7 +10,6 @@ Here is the one place where an exception becomes a line for the user; no other m
 """
 
 import argparse
-import gc
 import importlib
 import io
 import logging
@@ -18,17 +17,14 @@ import os
 import select
 import signal
 import sys
-import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from ode_transformer import __version__
 from ode_transformer.support import commands
 from ode_transformer.support.arguments import option_names
-from ode_transformer.support.console import print_progress
 from ode_transformer.support.errors import (
     FAIRSEQ_MISSING,
     UserError,
@@ -126,9 +122,6 @@ EXAMPLES = {
 ARGUMENT_ROOMS = {room: room for room in ("checkpoints", "export", "lab.analysis", "lab.pages", "cli")}
 ARGUMENT_ROOMS |= {"cli.checkpoints": "checkpoints", "lab.analysis.depth": "lab.analysis", "lab.glue": "cli"}
 
-SLOW_LIBRARIES = ("torch", "fairseq", "transformers", "ode_transformer.models")
-IMPORT_SECONDS = 10.0  # until a line says that they are being imported
-
 OUTPUTS = ("output", "csv")  # options that name a file to write
 SCHEMES = ("scheme", "schemes")  # options that name schemes
 NO_PATHS = ("words", "train_flags")  # the command line itself, and what fairseq-train reads
@@ -151,10 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.disable(logging.INFO)  # fairseq logs what it imports
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
         sys.stdout.reconfigure(errors="backslashreplace")  # letters that a terminal lacks, as on standard error
-    gc.set_threshold(20_000, 20)  # looking for garbage among what is imported took a sixth of that time
     try:
-        with announced_imports():
-            run_command(command_line)
+        run_command(command_line)
         sys.stdout.flush()
         return 0
     except KeyboardInterrupt:
@@ -185,58 +176,20 @@ def _has_no_reader(stream: TextIO) -> bool:
     return ended
 
 
-@contextmanager
-def announced_imports() -> Iterator[None]:
-    """Say in a long block which libraries are being imported, which takes half a minute on a busy machine."""
-
-    def announce() -> None:
-        specs = (getattr(sys.modules.get(name), "__spec__", None) for name in SLOW_LIBRARIES)
-        if names := [spec.name for spec in specs if spec and getattr(spec, "_initializing", False)]:
-            print_progress(f"  importing {', '.join(names)}")
-
-    timer = threading.Timer(IMPORT_SECONDS, announce)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def error_message(error: BaseException) -> str:
     """Return an exception as one line without control characters."""
     if isinstance(error, UserError | SystemExit):
         return printable_line(error)
     if isinstance(error, OSError) and error.strerror:
-        file = f"{error.filename}: " if error.filename else file_in_use(error)
-        return printable_line(file + error.strerror)
+        return printable_line(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("ode_transformer"):
         if error.name == "fairseq":
             return FAIRSEQ_MISSING
         extras = "experiments,plots,serve,export,huggingface"
         return f"{error.name} is not installed: pip install 'ode-transformer[{extras}]'"
     reason = getattr(error.__context__, "strerror", None)  # such as a full disk, which PyTorch does not speak of
-    text = f"{file_in_use(error)}{type(error).__name__}: {error}" + (f": {reason}" if reason else "")
+    text = f"{type(error).__name__}: {error}" + (f": {reason}" if reason else "")
     return one_line(text, MAX_MESSAGE) + " (--traceback shows where)"
-
-
-def file_in_use(error: BaseException) -> str:
-    """Return the file or address that the package worked on when a library failed, with a colon; "" if on none.
-
-    Libraries rarely name it: it is the first one among the variables of our innermost function that has any.
-    """
-    found = ""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
-            found = next((f"{value}: " for value in frame.f_locals.values() if _is_file(value)), found)
-    return found
-
-
-def _is_file(value: object) -> bool:
-    """Return whether a value is a path, an address, or the name of a text: "FILE" or "ARCHIVE: MEMBER"."""
-    if isinstance(value, str):
-        return value.startswith(("http://", "https://")) or os.path.isfile(value.partition(": ")[0])
-    return isinstance(value, Path)
 
 
 def run_command(command_line: Sequence[str]) -> None:
