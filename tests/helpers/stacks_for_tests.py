@@ -1,14 +1,13 @@
-"""Builds one stack of layers from its choice: the one place that knows how a model builds and calls its stacks."""
+"""Builds a stack of layers from plain data: the one place that knows how tests of ``nn`` build and call one."""
 
 import zlib
 from functools import cache
+from typing import Any
 
 import torch
-from models_for_tests import batch, teacher_forced
 from torch import Tensor, nn
 
 from ode_transformer.nn import (
-    PADDING,
     Decoder,
     DepthChoice,
     Encoder,
@@ -23,34 +22,21 @@ DIM, WORDS = 8, 20
 ATTENTIONS = {"encoder": 1, "language model": 1, "decoder": 2, "grid": 2}
 
 
-def build_stack(choice: DepthChoice, kind: str, layers: int, dropout: float = 0.0, **joint: str) -> nn.Module:
-    """Build a stack in float64.
+def build_stack(choice: DepthChoice, grid: GridChoice, kind: str, layers: int, **sizes: Any) -> nn.Module:
+    """Build a stack in float64, without dropout unless ``sizes`` has some.
 
     :param kind: one of ``ATTENTIONS``
-    :param joint: options of a grid, all of them
+    :param sizes: further fields of ``TransformerSizes``
     """
-    sizes = TransformerSizes(
-        WORDS,
-        dim=DIM,
-        heads=2,
-        ffn=12,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        max_source_positions=8,
-        max_target_positions=8,
-        activation="gelu",  # a network of a few units of relu has none that is active
-        dropout=dropout,
-    )
-    embedding = nn.Embedding(WORDS, DIM, padding_idx=PADDING)
-    stack: nn.Module
+    plain = {"dropout": 0.0, "max_source_positions": 8, "max_target_positions": 8}
+    # A network of a few units of relu may have none that is active.
+    plain |= {"dim": DIM, "heads": 2, "ffn": 12, "encoder_layers": layers, "decoder_layers": layers, **sizes}
+    arguments = TransformerSizes(WORDS, **{"activation": "gelu", **plain}), choice, nn.Embedding(WORDS, DIM, 1)
     if kind == "encoder":
-        stack = Encoder(sizes, choice, embedding)
-    elif kind == "grid":
-        grid = GridChoice(**{name.removeprefix("joint_"): value for name, value in joint.items()})
-        stack = GridDecoder(sizes, choice, embedding, grid)
-    else:
-        stack = Decoder(sizes, choice, embedding, attends=kind == "decoder")
-    return stack.double()
+        return Encoder(*arguments).double()
+    if kind == "grid":
+        return GridDecoder(*arguments, grid).double()
+    return Decoder(*arguments, attends=kind == "decoder").double()
 
 
 @cache
@@ -73,19 +59,16 @@ def draw_parameters(stack: nn.Module) -> None:
             module.eps = 1e-30
 
 
-@cache
-def texts() -> tuple[Tensor, Tensor, Tensor]:
-    """Return source words, a target prefix, and an encoder output, [B, S], [B, T], [B, S, C]."""
-    source, target = batch([4, 3], vocabulary=WORDS), teacher_forced(batch([5, 3], seed=1, vocabulary=WORDS))
-    generator = torch.Generator().manual_seed(0)
-    return source, target, torch.randn(*source.shape, DIM, generator=generator, dtype=torch.float64)
+# Texts of words from 4 on, 1 is padding and 2 the end of a sentence, with which a target begins.
+SOURCE = torch.tensor([[7, 12, 5, 2], [9, 4, 2, 1]])
+TARGET = torch.tensor([[2, 8, 15, 6, 11], [2, 13, 10, 1, 1]])
 
 
-def run_stack(stack: nn.Module, kind: str) -> Tensor:
-    """Return what the stack computes for :func:`texts`, without padding, [positions, C]."""
-    source, target, encoder_output = texts()
+def run_stack(stack: Any, kind: str) -> Tensor:
+    """Return what the stack computes for two texts, without padding, [positions, C]."""
     if kind == "encoder":
-        return stack(source).output[source.ne(PADDING)]
-    encoded = None if kind == "language model" else EncoderOutput(encoder_output, source.eq(PADDING))
-    features, _ = stack.features(target, encoded)
-    return features[target.ne(PADDING)]
+        return stack(SOURCE).output[SOURCE.ne(1)]
+    generator = torch.Generator().manual_seed(0)
+    encoded = torch.randn(*SOURCE.shape, DIM, generator=generator, dtype=torch.float64)
+    source = None if kind == "language model" else EncoderOutput(encoded, SOURCE.eq(1))
+    return stack.features(TARGET, source)[0][TARGET.ne(1)]
