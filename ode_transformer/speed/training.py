@@ -7,6 +7,7 @@ this loss replays the gradients, into static tensors that are the ``grad`` of th
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as torch_module
 
-from ode_transformer.speed import recording
+from ode_transformer.nn import Stack
+from ode_transformer.speed import kernels, recording
 from ode_transformer.speed.flat import FlatTensor
 from ode_transformer.speed.shapes import length_edges, round_up_count, round_up_length
 
@@ -69,6 +71,10 @@ class RecordedTraining:
         self.steps: dict[Any, _RecordedStep] = {}
         self.recorder: recording.CUDARecorder | None = recorder
         self.memory = MEMORY_SHARE * recorder.free_bytes()
+        self.compiled: dict[Stack, Any] = {}  # layers of all shapes, of each stack
+        if kernels.is_used("compile", self.anchor.device):
+            stacks = [module for module in model.modules() if isinstance(module, Stack) and not module.recompute]
+            self.compiled = {s: torch.compile(s.step_layers, dynamic=True, fullgraph=True) for s in stacks}
 
     def recordable(self, net_input: Mapping[str, Tensor]) -> bool:
         """Tell whether a batch is one of training, has no input beyond the known ones, and is seen by no hook."""
@@ -89,10 +95,12 @@ class RecordedTraining:
             padded = {name: x.new_empty(shapes[name]) for name, x in inputs.items()}
             self._write(inputs, padded)
             if self.uses[shape] > 1:
-                self._record(step, padded, shape)
+                with self._compiled():
+                    self._record(step, padded, shape)
         recorded = self.steps.get(shape)
         if recorded is None:
-            loss, results = step(padded)
+            with self._compiled():
+                loss, results = step(padded)
         else:
             self._write(inputs, recorded.inputs)
             loss, results = recorded.replay()
@@ -101,6 +109,17 @@ class RecordedTraining:
         padded_symbols = sum(prod(shapes[name]) for name in texts)
         counts = (1, int(recorded is not None), symbols, padded_symbols)
         return loss, results | dict(zip(UNRECORDED_BATCH, counts, strict=True))
+
+    @contextmanager
+    def _compiled(self) -> Iterator[None]:
+        """Let stacks step their layers by what is compiled of them, if anything is, within the ``with`` block."""
+        for stack, step_layers in self.compiled.items():
+            stack.step_layers = step_layers  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            for stack in self.compiled:
+                del stack.step_layers
 
     def _write(self, inputs: Inputs, padded: Inputs) -> None:
         """Write inputs into larger tensors: the rest of [B, T] is padding, the rest of [B] is zero."""
