@@ -282,12 +282,12 @@ class _Fused(torch.autograd.Function):
         return None, None, None, None, *ctx.like
 
 
-def build(name: str, sentences: int, size: str) -> MeasuredSystem:
-    """Build a system whose parameters and batch are meta tensors of half precision."""
+def build(name: str, sentences: int, size: str, device: str = "meta", precision: str = "fp16") -> MeasuredSystem:
+    """Build a system with a batch of sentences of 25 tokens."""
     lengths = {"source_length": 25, "target_length": 25, "length_spread": 0.2}
     options: dict[str, Any] = {**SIZES[size], **lengths, "sentences": sentences, "beam": 4, "seed": 1}
     system = SYSTEMS[name]
-    setting = Setting(**options, device="meta", precision="fp16")
+    setting = Setting(**options, device=device, precision=precision)
     return MeasuredSystem(system.arch, system.options, setting, system.fused, recorded=system.recorded)
 
 

@@ -1,34 +1,37 @@
 #!/usr/bin/env bash
-# Everything that only a GPU can show, in half an hour: tests, steps and search, whole trainings, Table 5, a recipe.
-#   bash benchmarks/on_a_gpu.sh RAW [OUT]         RAW has the folders multi30k and ptb, OUT gets logs and JSON (default: $OUT or gpu_results)
+# Everything that only a GPU can show, in half an hour: kernels, tests, steps and search before and after, whole trainings, Table 5.
+#   bash benchmarks/on_a_gpu.sh RAW [OUT]         RAW has the folder ptb and multi30k, OUT gets logs and JSON (default: $OUT or gpu_results)
 #   ONLY='tests search' bash benchmarks/on_a_gpu.sh RAW      these parts alone
 #   bash benchmarks/on_a_gpu.sh --cpu RAW [OUT]   rehearse every part without a GPU, for seconds each
-# The data are prepared in `experiments` first; do that before the GPU's time begins. Each part has its own limit; none stops the next.
+# First, where git and time are: BEFORE (default: before) gets the files of an earlier commit, and `experiments` the prepared data.
+# Each part has its own limit; none stops the next. Times before and after are those of one machine.
 set -uo pipefail
 gpu=1
 case "${1:-}" in
-  -h | --help | "") sed -n '2,6s/^# \?//p' "$0"; exit 0 ;;
+  -h | --help | "") sed -n '2,7s/^# \?//p' "$0"; exit 0 ;;
   --cpu) gpu='' && shift ;;
 esac
 raw=$(realpath "$1") out=$(realpath -m "${2:-${OUT:-gpu_results}}")
 cd "$(dirname "$0")/.." || exit 1
+now=$PWD before=$(realpath -m "${BEFORE:-before}")
 mkdir -p "$out"
 failed=0
 
 part() { # NAME SECONDS COMMAND...
   local name=$1 seconds=$2
   shift 2
-  case " ${ONLY:-$name} " in *" $name "*) ;; *) return ;; esac
+  case " ${ONLY:-${name%%-*}} " in *" ${name%%-*} "*) ;; *) return ;; esac
   timeout "$seconds" "$@" >"$out/$name.log" 2>&1
   local status=$?
   echo "$name: status $status after at most $seconds s; $out/$name.log"
   tail -n 12 "$out/$name.log"
   [ "$status" -eq 0 ] || failed=1
 }
-speed() { # NAME SECONDS FLAGS...
-  local name=$1 seconds=$2
-  shift 2
-  part "$name" "$seconds" python benchmarks/speed.py --device cuda --precision fp16 --repetitions 7 --json "$out/$name.json" "$@"
+speed() { # NAME SECONDS TREE TRIED FLAGS...: the tree's own benchmark, with kernels that no GPU has run yet
+  local name=$1 seconds=$2 tree=$3 tried=$4
+  shift 4
+  part "$name" "$seconds" env -C "$tree" PYTHONPATH="$tree" ODE_TRANSFORMER_TRY="$tried" \
+    python benchmarks/speed.py --device cuda --precision fp16 --repetitions 7 --json "$out/$name.json" "$@"
 }
 trainings() { # NAME SECONDS FLAGS...
   local name=$1 seconds=$2
@@ -37,49 +40,67 @@ trainings() { # NAME SECONDS FLAGS...
 }
 # shellcheck disable=SC2329  # called by part
 study() { # FLAGS...: in parallel, by MPS where it is installed
-  local setting systems
-  for setting in increment_no_norm layer_output_no_norm increment layer_output; do
-    for systems in Residual,RK4 RK2 'RK2, coefficients 1' 'RK2, gate*'; do
-      ode-transformer study table5_function --setting "$setting" --systems "$systems" --seeds 1 --values 1 --raw "$raw" "$@" \
-        >"$out/table5-$setting-$systems.log" 2>&1 &
-    done
+  local systems
+  for systems in Residual RK2 'RK2, coefficients 1' RK4 'RK2, gate*'; do # the gate has two starts
+    ode-transformer study table5_function --setting increment_no_norm --systems "$systems" --seeds 1 --values 1 --raw "$raw" "$@" \
+      >"$out/table5-$systems.log" 2>&1 &
   done
   wait
-  ode-transformer study table5_function --setting layer_output_no_norm --seeds 1 --table "$@"
+  ode-transformer study table5_function --setting increment_no_norm --seeds 1 --table "$@"
 }
 export -f study
 export raw out
 
+if [ ! -d "$before" ]; then
+  mkdir -p "$before" && git archive 07eb8193 | tar -x -C "$before"
+fi
 for recipe in multi30k_en_de ptb; do
-  part "prepare_$recipe" 300 ode-transformer prepare "$recipe" --raw "$raw"
+  part "prepare-$recipe" 300 ode-transformer prepare "$recipe" --raw "$raw"
 done
-part tests 120 python -m pytest -q -n 4 tests/gpu
 if [ -n "$gpu" ]; then
-  steps=(fairseq-6 fairseq-12 fairseq-24 euler-6 euler-6-recorded rk2-6-recorded rk4-6-recorded marian-6)
-  speed steps_4k 50 --what train --systems "${steps[@]}" --sentences 163
-  speed steps_16k 50 --what train --systems "${steps[@]}" --sentences 665
-  speed steps_512 35 --what train --systems "${steps[@]}" --sentences 20
-  speed steps_big 50 --what train --systems "${steps[@]}" --sentences 163 --size big
-  speed steps_tiny 25 --what train --systems "${steps[@]}" --sentences 163 --size tiny
-  speed search 30 --what decode --systems fairseq-6 euler-6 euler-6-graphs rk2-6-graphs marian-6 --sentences 163
-  trainings trainings_base 200 --seconds 95 --systems fairseq-12 rk2-6-recorded
-  trainings trainings_tiny 160 --size tiny --seconds 75 --systems fairseq-12 rk2-6-recorded
+  # Does fairseq wait for its host at 16,384 tokens, where its step takes as long as at 4,096?
+  part profile 60 python benchmarks/kernel_times.py passes fairseq-6 --sentences 163 665
+  # Are kernels right, and fast?
+  part tests 60 python -m pytest -q -n 4 tests/gpu
+  part tests-loss 60 env ODE_TRANSFORMER_TRY=loss python -m pytest -q -n 4 tests/gpu
+  part kernels 30 python benchmarks/kernel_times.py kernels
+  steps=(fairseq-6 fairseq-12 euler-6-recorded rk2-6-recorded)
+  for size in '512 --sentences 20' '4k --sentences 163' '16k --sentences 665' '4k_big --sentences 163 --size big'; do
+    read -ra flags <<<"${size#* }"
+    speed "steps-before-${size%% *}" 30 "$before" '' --what train --systems "${steps[@]}" "${flags[@]}"
+    speed "steps-after-${size%% *}" 30 "$now" '' --what train --systems "${steps[@]}" "${flags[@]}"
+    speed "steps-loss-${size%% *}" 30 "$now" loss --what train --systems "${steps[@]}" "${flags[@]}"
+  done
+  # Seconds and ms of compiled layers, and whether two trainings have equal bits.
+  speed compile-4k 60 "$now" 'loss compile' --what train --systems "${steps[@]:2}" --sentences 163
+  speed compile-16k 40 "$now" 'loss compile' --what train --systems "${steps[@]:2}" --sentences 665
+  part compile-bits 60 env ODE_TRANSFORMER_TRY='loss compile' python -m pytest -q -n 0 tests/gpu -k equal_bits
+  searches=(fairseq-6 euler-6-graphs rk2-6-graphs)
+  speed search-before 40 "$before" '' --what decode --systems "${searches[@]}" --sentences 163
+  speed search-after 40 "$now" '' --what decode --systems "${searches[@]}" --sentences 163
+  trainings trainings-base 130 --seconds 60 --updates 600 --systems fairseq-12 rk2-6-recorded
+  trainings trainings-tiny 110 --size tiny --seconds 50 --updates 600 --systems fairseq-12 rk2-6-recorded
   nvidia-cuda-mps-control -d 2>/dev/null
-  part table5 600 bash -c study
+  part table5 720 bash -c study
   echo quit | nvidia-cuda-mps-control 2>/dev/null
-  part reproduce 120 ode-transformer reproduce multi30k_en_de --raw "$raw" --minutes 1
 else
+  part profile 120 python benchmarks/kernel_times.py passes fairseq-6 --sentences 2 --size tiny --device cpu --repetitions 1
+  part tests 120 python -m pytest -q -n 0 tests/gpu
+  part kernels 120 env TRITON_INTERPRET=1 python benchmarks/kernel_times.py kernels --device cpu --repetitions 1
+  small=(--size tiny --sentences 2 --target-length 6 --repetitions 1)
+  part steps-before 120 env -C "$before" PYTHONPATH="$before" python benchmarks/speed.py --what train decode "${small[@]}" \
+    --json "$out/steps-before.json" --systems fairseq-6 euler-6
   # shellcheck disable=SC2016  # Python's
-  PYTHONPATH=tests/helpers part steps 120 python -c '
+  PYTHONPATH=tests/helpers part steps-after 120 python -c '
 import sys
 from graph_stand_in import RecomputingRecorder, recording
 recording.build_recorder = lambda _: RecomputingRecorder()
 sys.path.insert(0, "benchmarks")
 import speed
-sys.exit(speed.main(sys.argv[1:]))' --what train decode --size tiny --sentences 2 --target-length 6 --repetitions 1 --json "$out/steps.json" \
+sys.exit(speed.main(sys.argv[1:]))' --what train decode "${small[@]}" --json "$out/steps-after.json" \
     --systems fairseq-6 euler-6 euler-6-recorded euler-6-graphs marian-6
-  trainings trainings_tiny 120 --size tiny --cpu --user-dir tests/helpers/graph_stand_in --max-tokens 256 --updates 45 --systems fairseq-6 euler-6-recorded
+  part compile-bits 200 python -m pytest -q -n 0 tests/speed/test_compiled_layers.py -m slow
+  trainings trainings-tiny 120 --size tiny --cpu --user-dir tests/helpers/graph_stand_in --max-tokens 256 --updates 45 --systems fairseq-6 euler-6-recorded
   part table5 200 bash -c 'study --gpus 0 --dry-run'
-  part reproduce 120 ode-transformer reproduce multi30k_en_de --raw "$raw" --gpus 0 --arch ode_transformer_euler_tiny --minutes 0.1
 fi
 exit "$failed"

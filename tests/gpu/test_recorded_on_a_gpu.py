@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import launches
 import pytest
 import torch
 from fairseq.optim import OPTIMIZER_REGISTRY
@@ -10,7 +11,9 @@ from models_for_tests import small_model
 from recorded_steps import DROPOUT, SYSTEMS, build_criterion, gradients_of, sample_for
 from torch.profiler import ProfilerActivity, profile
 
-from ode_transformer.speed import recording
+from ode_transformer.nn import LayerHistory
+from ode_transformer.numerics import RungeKutta, add_weighted, get_tableau
+from ode_transformer.speed import kernels, losses, recording
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -112,3 +115,54 @@ def test_an_update_of_the_base_models_size_is_at_most_eight_launches() -> None:
     copies = [event.key for event in kernels if "HtoD" in event.key]
     assert not copies
     assert sum(event.count for event in kernels if "Mem" not in event.key) <= 8, [(e.key, e.count) for e in kernels]
+
+
+def test_one_increment_is_added_as_in_float32() -> None:
+    y, f = torch.randn(2, 1_000_000, device="cuda").half()
+    for weight in (1.0, 0.5, 1 / 6, 1 / 3):
+        torch.testing.assert_close(
+            add_weighted(y, [weight], [f]), torch.add(y.float(), f, alpha=weight).half(), rtol=0, atol=0
+        )
+
+
+def test_a_layer_history_is_its_sum_in_double_precision() -> None:
+    layers, dim = 6, 512
+    made = LayerHistory(RungeKutta(get_tableau("euler")), layers, dim, learned=True).cuda().half()
+    y0 = torch.randn(100, 30, dim, device="cuda").half().requires_grad_()
+    x, states = made(y0)
+    for _ in range(layers):
+        x, states = made(torch.tanh(x), states)
+    weights = made.weight[layers].double()
+    expected = sum(w * s.double() for w, s in zip(weights, states.single, strict=True))
+    torch.testing.assert_close(x.double(), expected, rtol=2e-3, atol=2e-3)
+    x.sum().backward()
+    torch.testing.assert_close(
+        made.weight.grad[layers].double(), torch.stack(states.single).double().sum((1, 2, 3)), rtol=5e-3, atol=2.0
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_kernels_of_the_loss_compute_the_formula(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = 3 * torch.randn(1000, 34040, device="cuda")
+    target, outcomes = torch.randint(1, 34040, (1000,), device="cuda"), []
+    for is_used in (False, True):
+        monkeypatch.setattr(kernels, "is_used", lambda *_, is_used=is_used: is_used)
+        z = logits.to(dtype).requires_grad_()
+        loss, nll = losses.label_smoothed_cross_entropy(z * 1, target, 1, 0.1)
+        (loss.sum() * 128).backward()
+        outcomes.append((loss.detach(), nll, z.grad))
+    torch.testing.assert_close(outcomes[1][:2], outcomes[0][:2], rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(outcomes[1][2], outcomes[0][2], rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+
+
+def test_the_meter_counts_the_launches_of_a_recorded_step() -> None:
+    meter = launches.measure("euler-6-recorded", 163).total
+    system = launches.build("euler-6-recorded", 163, "base", "cuda")
+    system.model.train()
+    for _ in range(3):
+        (system.loss() / system.batch["ntokens"]).backward()
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        (system.loss() / system.batch["ntokens"]).backward()
+        torch.cuda.synchronize()
+    events = [event for event in profiler.key_averages() if event.device_type.name == "CUDA"]
+    assert sum(event.count for event in events) == pytest.approx(meter.launches, rel=0.08)
