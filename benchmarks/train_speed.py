@@ -81,6 +81,11 @@ def speeds(log: str) -> list[float]:
     return [float(report["wps"]) for report in later if report.get("wps") is not None]
 
 
+def recording_seconds(log: str) -> float:
+    """Return the seconds in which a training recorded its shapes."""
+    return sum(float(seconds) for seconds in re.findall(r"\| train \| .*\"train_recording_s\": \"([\d.]+)\"", log))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Train all systems in turns and print a table; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -95,20 +100,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="file for all reports")
     args = parser.parse_args(argv)
     results: dict[str, list[float]] = {}
+    recorded: dict[str, float] = {}
     for name in args.systems:
         with tempfile.TemporaryDirectory() as folder:
             words = ["timeout", str(args.seconds), *command(args.data, name, args, folder)]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
         results[name] = speeds(done.stdout + done.stderr)
+        recorded[name] = recording_seconds(done.stdout + done.stderr)
         if not results[name]:
             print(f"{name}: no report after the first; status {done.returncode}\n{done.stderr[-800:]}", file=sys.stderr)
         if args.json is not None:
             args.json.write_text(
-                json.dumps({"settings": vars(args), "tokens_a_second": results}, default=str, indent=1)
+                json.dumps(
+                    {"settings": vars(args), "tokens_a_second": results, "recording_seconds": recorded},
+                    default=str,
+                    indent=1,
+                )
             )
-    print("| system | tokens a second, median | reports |\n|---|---:|---:|")
+    print("| system | tokens a second, median | reports | s of recording |\n|---|---:|---:|---:|")
     for name, values in results.items():
-        print(f"| {name} | {median(values):,.0f} | {len(values)} |" if values else f"| {name} | – | 0 |")
+        speed = f"{median(values):,.0f}" if values else "–"
+        print(f"| {name} | {speed} | {len(values)} | {recorded[name]:.1f} |")
     return 0 if all(results.values()) else 1
 
 

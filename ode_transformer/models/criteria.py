@@ -151,11 +151,12 @@ class FusedCriterion(FairseqCriterion):
 
 
 def _log_shares(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
-    """Log the share of replayed batches and the padding that was added, relative to the symbols of the batches."""
+    """Log the share of replayed batches, the padding added to each symbol of them, and the seconds of recording."""
     sums = {name: sum(log.get(f"graph_{name}", 0) for log in logging_outputs) for name in COUNTS}
-    batches, replays, symbols, padded = sums.values()
+    batches, replays, symbols, padded, seconds = sums.values()
     if batches > 0:
         metrics.log_scalar("replayed", replays / batches, batches, round=3)
+        metrics.log_scalar_sum("recording_s", seconds, round=1)
     if symbols > 0:
         metrics.log_scalar("padding", padded / symbols - 1, symbols, round=3)
 

@@ -5,6 +5,7 @@ this loss replays the gradients, into static tensors that are the ``grad`` of th
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 MEMORY_SHARE = 0.5  # of the memory that is free before the first recording; all recordings together take no more
 KNOWN_INPUTS = {"src_tokens", "src_lengths", "prev_output_tokens"}
-COUNTS = ("batches", "replays", "symbols", "padded_symbols")
+COUNTS = ("batches", "replays", "symbols", "padded_symbols", "seconds")
 UNRECORDED_BATCH = {f"graph_{name}": int(name == "batches") for name in COUNTS}  # what is logged of it
 
 # Tensors of a batch by name: numbers [B] and symbols [B, T].
@@ -65,6 +66,7 @@ class RecordedTraining:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.gradients = FlatTensor(self.parameters)  # static; an optimizer finds that they are one tensor
         self.anchor = torch.zeros((), device=self.gradients.whole.device, requires_grad=True)
+        self.forward_passes = 0  # replayed ones
         self.trained: list[int] = []  # numbers of the parameters that have a gradient
         self.hooks = list(_hooks(model))
         self.uses: Counter[Any] = Counter()  # of each shape
@@ -89,14 +91,16 @@ class RecordedTraining:
     def compute(self, step: Step, inputs: Inputs) -> tuple[Tensor, dict[str, Any]]:
         """Compute a padded batch, by a replay if its shape has come before; return loss, other results, shares."""
         shapes = self.padded_shapes(inputs)
-        shape = tuple(map(tuple, shapes.values()))
+        shape, seconds = tuple(map(tuple, shapes.values())), 0.0
         self.uses[shape] += 1
         if shape not in self.steps:
             padded = {name: x.new_empty(shapes[name]) for name, x in inputs.items()}
             self._write(inputs, padded)
             if self.uses[shape] > 1:
+                begin = time.perf_counter()
                 with self._compiled():
                     self._record(step, padded, shape)
+                seconds = time.perf_counter() - begin
         recorded = self.steps.get(shape)
         if recorded is None:
             with self._compiled():
@@ -107,7 +111,7 @@ class RecordedTraining:
         texts = [name for name, x in inputs.items() if x.dim() > 1]
         symbols = sum(inputs[name].numel() for name in texts)
         padded_symbols = sum(prod(shapes[name]) for name in texts)
-        counts = (1, int(recorded is not None), symbols, padded_symbols)
+        counts = (1, int(recorded is not None), symbols, padded_symbols, seconds)
         return loss, results | dict(zip(UNRECORDED_BATCH, counts, strict=True))
 
     @contextmanager
@@ -187,12 +191,11 @@ class _RecordedStep:
         self, training: RecordedTraining, recorder: recording.CUDARecorder, step: Step, inputs: Inputs
     ) -> None:
         self.training, self.inputs = training, inputs
-        self.forward_passes = 0
         self.recording = recorder.record(lambda: step(inputs), training.keep_gradients)
 
     def replay(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Replay the forward pass; return copies, because an update may hold several batches of this shape."""
-        self.forward_passes += 1
+        self.training.forward_passes += 1
         self.recording.forward()
         loss: Tensor = _ReplayedLoss.apply(self.training.anchor, self)
         return loss, {name: x.clone() for name, x in self.recording.results.items()}
@@ -219,15 +222,15 @@ class _ReplayedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, step: _RecordedStep) -> Tensor:
-        ctx.step, ctx.number = step, step.forward_passes
+        ctx.step, ctx.number = step, step.training.forward_passes
         return step.recording.loss.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None]:
-        if ctx.number != ctx.step.forward_passes:
+        if ctx.number != ctx.step.training.forward_passes:  # all recordings share their memory
             raise RuntimeError(
-                "--cuda-graphs: a later batch of the same shape has replaced what this backward pass reads; "
+                "--cuda-graphs: a later batch has replaced what this backward pass reads; "
                 "call backward before the next forward pass"
             )
         ctx.step.replay_backward(gradient)
