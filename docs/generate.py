@@ -1,4 +1,4 @@
-"""Write the generated pages of this folder, and configs/names.txt: ``python docs/generate.py``."""
+"""Write the generated pages of this folder: ``python docs/generate.py``."""
 
 import subprocess
 import sys
@@ -10,7 +10,6 @@ PAGES = {
     "combinations.md": "generator.combinations",
     "schemes.md": "generator.schemes",
     "experiments.md": "generator.experiments",
-    "../configs/names.txt": "generator.names",
 }
 
 

@@ -310,10 +310,15 @@ def check_schemes(args: argparse.Namespace) -> None:
     """Refuse a word that names no scheme."""
     for option in SCHEMES:
         if value := getattr(args, option, None):
-            from ode_transformer.support.registered_names import check_scheme
+            from ode_transformer.nn import depth_schemes
+            from ode_transformer.nn.plugins import load_plugins
 
+            load_plugins()
+            schemes = depth_schemes()
             for name in [value] if isinstance(value, str) else value:
-                check_scheme(name, f"--{option}")
+                if name not in schemes:
+                    similar = did_you_mean(name, schemes)
+                    raise UserError(f"--{option} {name}: no scheme{similar}; there are {', '.join(schemes)}")
 
 
 def _paths(value: object) -> list[Path]:

@@ -1,6 +1,6 @@
 """The commands of recipes and studies: each takes its parsed arguments to the work in ``lab``.
 
-Whatever can be refused is refused before fairseq is imported, which takes seconds.
+What can be refused without fairseq is refused before it is imported, which takes seconds.
 """
 
 import shlex

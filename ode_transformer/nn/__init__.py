@@ -1,6 +1,6 @@
 """Transformers and their parts: PyTorch and ``numerics`` only, no fairseq."""
 
-from ode_transformer.nn.architectures import ARCHITECTURES, Architecture, complete_options, read_architecture
+from ode_transformer.nn.architectures import ARCHITECTURES, MODELS, Architecture, complete_options, read_architecture
 from ode_transformer.nn.attention import MultiheadAttention
 from ode_transformer.nn.attention_scores import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
 from ode_transformer.nn.beam_search import (

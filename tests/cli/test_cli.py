@@ -122,16 +122,10 @@ def commands(table, *names):
 recipes.GPU_DEVICES = ()
 recipe = ["reproduce", "multi30k_en_de"]
 refused = [[*recipe, "--gpus", "8"], [*recipe, "--systems", "a"], ["train", "nosuch"], ["study", "nosuch"], ["nosuch"]]
-refused += [[*recipe, flag, "nosuch"] for flag in ("--arch", "--table", "--variant")]
-refused += [[command, "multi30k_en_de", "--arch", "nosuch"] for command in ("prepare", "train", "evaluate")]
-refused += [[*command, "--arch", "nosuch"] for command in (["quickstart"], ["analyse", "scaling"])]
-refused += [["reproduce", "glue", flag, "nosuch"] for flag in ("--arch", "--table")]
+refused += [[*words, "--table", "nosuch"] for words in (recipe, ["reproduce", "glue"])]
 refused += [["study", "depth", flag, "nosuch"] for flag in ("--setting", "--systems")]
-refused += [["train", "multi30k_en_de", "--nodes", "2"], ["analyse", "scaling"], ["quickstart", "--scheme", "nosuch"]]
-refused += [["serve", "a.pt", "--schemes", "rk4", "nosuch"], ["serve", "a.pt", "--temperature", "2"]]
-refused += [["analyse", "truncation-error", "a.pt", "--data", "a", "--schemes", "rk4,nosuch"]]
-refused += [["analyse", "glue", "--path", "a.pt", "--tasks", "CoLA,nosuch"]]
-refused += [["new", "nosuch", "--train", "a.en", "a.de", "--valid", "a.en", "a.de", "--arch", "nosuch"]]
+refused += [["train", "multi30k_en_de", "--nodes", "2"], ["analyse", "scaling"]]
+refused += [["serve", "a.pt", "--temperature", "2"], ["analyse", "glue", "--path", "a.pt", "--tasks", "CoLA,nosuch"]]
 for words in [["--version"], *([*c, w] for c in commands(command.COMMANDS) for w in ("--help", "--nosuch")), *refused]:
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), contextlib.suppress(SystemExit):
@@ -143,6 +137,35 @@ for words in [["--version"], *([*c, w] for c in commands(command.COMMANDS) for w
     heavy = {"torch", "fairseq", "transformers", "ctranslate2", "scipy", "matplotlib", "sacrebleu", "fastapi"}
     assert not heavy & set(sys.modules) and len(sys.modules) < 1000, (words, heavy & set(sys.modules), len(sys.modules))
 """
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["prepare", "multi30k_en_de", "--arch"],
+        ["train", "multi30k_en_de", "--arch"],
+        ["evaluate", "multi30k_en_de", "--arch"],
+        ["reproduce", "multi30k_en_de", "--arch"],
+        ["reproduce", "glue", "--arch"],
+        ["new", "mine", "--train", "a.en", "a.de", "--valid", "a.en", "a.de", "--arch"],
+        ["quickstart", "--arch"],
+        ["analyse", "scaling", "--arch"],
+        ["quickstart", "--scheme"],
+        ["serve", "a.pt", "--schemes", "rk4"],
+        ["analyse", "truncation-error", "a.pt", "--data", "a", "--schemes"],
+    ],
+)
+def test_a_mistyped_name_is_answered_by_the_one_it_resembles(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    typed, meant = ("ode_bert_bas", "ode_bert_base") if words[1] == "glue" else ("macaron_tny", "macaron_tiny")
+    if words[-1] != "--arch":
+        typed, meant = "midpont", "midpoint"
+    assert cli.main([*words, typed]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert f"(did you mean {meant}?); " in line
+    assert not list(tmp_path.iterdir())
 
 
 # Files that no model is, by all commands that open one, in one process; fairseq is imported for none of them.

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from generator import combinations, experiments, flags, names, schemes
+from generator import combinations, experiments, flags, schemes
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {
-    "configs/names.txt": names.name_lists,
     "docs/combinations.md": combinations.page,
     "docs/flags.md": flags.reference_page,
     "docs/experiments.md": experiments.experiments_page,

@@ -81,7 +81,8 @@ def test_a_scheme_of_your_own_is_trained_measured_and_translated(
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: new_scheme\nVersion: 1\n")
     (record / "entry_points.txt").write_text("[ode_transformer.plugins]\nschemes = new_scheme\n")
     (installed / "new_scheme").symlink_to(EXAMPLES / "new_scheme")
-    code = "from ode_transformer.support import registered_names; registered_names.check_scheme('heun3', '--scheme')"
+    code = "import argparse; from ode_transformer.cli.command import check_schemes as check; "
+    code += "check(argparse.Namespace(scheme='heun3'))"
     environment = os.environ | {"PYTHONPATH": f"{installed}:{EXAMPLES.parent}"}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     monkeypatch.syspath_prepend(installed)

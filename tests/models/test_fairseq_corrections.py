@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from commands_for_tests import USER_DIR, Text, lines_of, run, train, training
-from fairseq import checkpoint_utils, search, utils
+from fairseq import checkpoint_utils, options, search, utils
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import (
     Dictionary,
@@ -28,9 +28,10 @@ from fairseq.data import (
     iterators,
 )
 from fairseq.dataclass import utils as dataclass_utils
-from fairseq.dataclass.configs import EMAConfig, GenerationConfig
+from fairseq.dataclass.configs import CheckpointConfig, EMAConfig, GenerationConfig
 from fairseq.file_io import PathManager
 from fairseq.logging import metrics
+from fairseq.models import BaseFairseqModel
 from fairseq.models.ema.ema import EMA
 from fairseq.nan_detector import NanDetector
 from fairseq.ngram_repeat_block import NGramRepeatBlock
@@ -41,6 +42,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.trainer import Trainer
 from models_for_tests import EOS, PAD, batch, pair_sample, small_model
+from omegaconf import OmegaConf
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.cli.command import main
@@ -155,6 +157,17 @@ def test_unknown_words_are_replaced_by_aligned_ones(pinned: Callable[[Any, str],
         utils.load_align_dict("@@ ")
 
 
+def test_a_word_can_be_replaced_where_no_alignment_was_asked_for(pinned: Callable[[Any, str], None]) -> None:
+    generation = {"replace_unk": "", "print_alignment": None}
+    cfg = OmegaConf.create({"generation": generation, "common_eval": {"post_process": None}})
+    small_model().prepare_for_inference_(cfg)
+    assert cfg.generation.print_alignment == "hard"
+    pinned(BaseFairseqModel, "prepare_for_inference_")
+    cfg.generation.print_alignment = None
+    small_model().prepare_for_inference_(cfg)
+    assert cfg.generation.print_alignment is None
+
+
 def test_a_dictionary_with_two_lines_swapped_is_refused(text: Text, tmp_path: Path) -> None:
     checkpoint = train(text, tmp_path, "ode_transformer_rk2_tiny", 1)
     data = Path(shutil.copytree(text.data, tmp_path / "data"))
@@ -262,6 +275,8 @@ def test_an_epoch_goes_on_after_the_same_share_of_other_batches(pinned: Callable
     with pytest.raises(RuntimeError, match="report this"):
         epoch_of(state, None, 6)
     assert len(epoch_of(state, None, 4)[0]) == 2
+    pinned(iterators.EpochBatchIterator, "state_dict")
+    assert not {"batches", "processes"} & epoch_of(None, 6, 3)[1].keys()
 
 
 def test_all_that_is_left_of_an_epoch_is_grouped(pinned: Callable[[Any, str], None]) -> None:
@@ -352,6 +367,24 @@ def test_a_blank_line_stays_blank(pinned: Callable[[Any, str], None]) -> None:
     assert 7 in constrained
 
 
+def test_a_blank_line_stays_blank_where_a_task_searches_itself() -> None:
+    class OwnTask(TranslationTask):
+        def inference_step(self, generator: Any, models: Any, sample: dict[str, Any], **options: Any) -> Any:
+            return generator.generate(models, sample)
+
+    model = small_model()
+    task = OwnTask(TranslationConfig(), model.encoder.dictionary, model.decoder.dictionary)
+    generator = task.build_generator([model], GenerationConfig(beam=2, max_len_b=20))
+
+    def blank_output() -> list[int]:
+        found = task.inference_step(generator, [model], {"net_input": {"src_tokens": SENTENCES}})
+        return found[2][0]["tokens"].tolist()
+
+    assert len(blank_output()) > 1
+    assert fairseq_corrections._leave_blank_lines_of_other_tasks_empty(lambda cfg: task, None) is task
+    assert blank_output() == [EOS]
+
+
 def test_the_reference_of_a_blank_line_is_scored() -> None:
     model, sample = small_model(), pair_sample([6, 3, 1, 5], [4, 2, 3, 1])
     task = TranslationTask(TranslationConfig(), model.encoder.dictionary, model.decoder.dictionary)
@@ -400,6 +433,30 @@ def test_validation_takes_the_task_of_the_checkpoint(learned: Path, text: Text) 
     assert '"valid_loss"' in done.stdout, done.stdout
 
 
+def test_validation_needs_no_task(pinned: Callable[[Any, str], None]) -> None:
+    words = ["data", "--path", "model.pt"]
+    assert options.parse_args_and_arch(options.get_validation_parser(), words).task == "translation"
+    pinned(options, "parse_args_and_arch")
+    with pytest.raises(KeyError):
+        options.parse_args_and_arch(options.get_validation_parser(), words)
+
+
+def test_an_update_at_the_end_of_an_epoch_is_saved(pinned: Callable[[Any, str], None], tmp_path: Path) -> None:
+    iterator = Namespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
+    trainer = Mock(data_parallel_rank=0, checkpoint_suffix="", task=Namespace())
+    trainer.get_num_updates.return_value = 4
+    trainer.save_checkpoint = lambda path, state: Path(path).write_text("")
+
+    def saved(folder: str) -> list[str]:
+        cfg = CheckpointConfig(save_dir=str(tmp_path / folder), save_interval_updates=2)
+        checkpoint_utils.save_checkpoint(OmegaConf.structured(cfg), trainer, iterator, None)
+        return sorted(path.name for path in (tmp_path / folder).iterdir())
+
+    assert saved("ours") == ["checkpoint1.pt", "checkpoint_1_4.pt", "checkpoint_last.pt"]
+    pinned(checkpoint_utils, "save_checkpoint")
+    assert saved("fairseq") == ["checkpoint1.pt", "checkpoint_last.pt"]
+
+
 def test_lines_of_fairseq_interactive_are_truncated(untrained: Path, pinned: Callable[[Any, str], None]) -> None:
     words = (untrained.parent, "--user-dir", USER_DIR, "--cpu", "--path", untrained, "--beam", 2, "--max-len-b", 5)
     options = ("--source-lang", "en", "--target-lang", "de", "--truncate-source", "--max-source-positions", 4)
@@ -436,7 +493,7 @@ def test_losses_that_are_no_numbers_end_in_one_line(pinned: Callable[[Any, str],
 
 
 def test_the_loss_scale_grows_as_if_training_had_not_stopped() -> None:
-    def scales(*stops: int) -> list[float]:
+    def scales(*stops: int, is_counted: bool = True) -> list[float]:
         saved, found = None, [1.0]
         for stop in (*stops, 9):
             scaler = DynamicLossScaler(found[-1], scale_window=3)  # fairseq saves the scale itself
@@ -446,10 +503,11 @@ def test_the_loss_scale_grows_as_if_training_had_not_stopped() -> None:
                 scaler.update()
                 found.append(scaler.loss_scale)
             state = fairseq_corrections._save_counters(lambda _: {"extra_state": {"train_iterator": {}}}, trainer)
-            saved = state["extra_state"]
+            saved = state["extra_state"] if is_counted else {"train_iterator": {}}  # as fairseq's own
         return found
 
     assert scales(5, 8) == scales() == [1, 1, 1, 2, 2, 2, 4, 4, 4]
+    assert scales(5, 8, is_counted=False) != scales()
 
 
 def test_a_batch_is_looked_at_for_numbers(pinned: Callable[[Any, str], None], caplog: pytest.LogCaptureFixture) -> None:

@@ -96,17 +96,18 @@ def _preprocess(splits: Iterable[str], name: str, text: Path, dictionary: Path, 
 
 def model_options(checkpoint: Path) -> dict[str, Any]:
     """Return the flags that rebuild the model of a checkpoint: its architecture and the options that differ from it."""
-    from fairseq.models import ARCH_CONFIG_REGISTRY
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
+    from ode_transformer.models import ODEBertModel
     from ode_transformer.models.admission import admitted_model
     from ode_transformer.models.model_from_options import model_flags
 
-    allowed = package_architectures("masked_lm")
     state = load_checkpoint(checkpoint)
     saved = saved_options(state, "model")
-    arch = saved.get("arch")
-    if arch not in allowed:
-        raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {', '.join(allowed)}")
+    arch = str(saved.get("arch"))
+    if ARCH_MODEL_REGISTRY.get(arch) is not ODEBertModel:
+        allowed = ", ".join(package_architectures("masked_lm"))
+        raise UserError(f"{checkpoint}: a model of --arch {arch}; what can be fine-tuned is {allowed}")
     saved, defaults = admitted_model(saved), argparse.Namespace()
     ARCH_CONFIG_REGISTRY[arch](defaults)
     options: dict[str, Any] = {"arch": arch}

@@ -18,8 +18,9 @@ from ode_transformer.lab.recipes import run_experiment, workflow
 from ode_transformer.lab.recipes.experiment import Command, Experiment
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe
 from ode_transformer.lab.recipes.preparation import RecipeData
-from ode_transformer.lab.recipes.recipe import architectures, choose_system, read_recipe
-from ode_transformer.nn import depth_schemes
+from ode_transformer.lab.recipes.recipe import choose_system, read_recipe
+from ode_transformer.models.admission import is_of_this_package
+from ode_transformer.nn import ARCHITECTURES, depth_schemes
 from ode_transformer.support import commands
 from ode_transformer.support.console import compact_output, print_text
 from ode_transformer.support.generate_log import read_generate_log
@@ -48,7 +49,7 @@ class Quickstart:
         arch, flags = self.options.arch, self.options.train_flags
         if self.scheme:  # the papers' methods have architectures, any other is a flag of Euler's
             own_arch = f"ode_transformer_{self.scheme}_tiny"
-            arch = arch or (own_arch if own_arch in architectures("translation") else "ode_transformer_euler_tiny")
+            arch = arch or (own_arch if own_arch in ARCHITECTURES else "ode_transformer_euler_tiny")
             if arch != own_arch:
                 flags = ("--encoder-ode-scheme", self.scheme, *flags)  # with its tableau's coefficients
         if self.options.minutes:  # instead of the recipe's updates
@@ -127,7 +128,7 @@ def show_translations(experiment: Experiment) -> None:
 def analyse(experiment: Experiment) -> None:
     """Print the stage weights of a model that has some, draw the losses, and print how much was trained."""
     folder = experiment.folder
-    if architectures(experiment.recipe.task)[experiment.recipe.arch]:  # fairseq's own models have no stages
+    if is_of_this_package(experiment.recipe.arch):  # fairseq's own models have no stages
         weights: Command = ["ode-transformer", "analyse", "coefficients", experiment.model_path]
         weights += ["--data", experiment.data.binary]
         lines: list[str] = []

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,6 @@ from ode_transformer.lab.corpora.vocabulary import Vocabulary
 from ode_transformer.lab.metrics.registry import METRICS
 from ode_transformer.lab.recipes.options import RunOptions, find_recipe
 from ode_transformer.support.errors import UserError, did_you_mean
-from ode_transformer.support.registered_names import written_names
 from ode_transformer.support.yaml_file import YamlSection, read_yaml
 
 Count = Annotated[int, Field(gt=0)]
@@ -324,29 +324,34 @@ def choose_system(recipe: Recipe, options: RunOptions) -> Recipe:
     return recipe.model_copy(update={"average": average})
 
 
-def architectures(task: str) -> dict[str, bool]:
-    """Return the names of the architectures for a task, each with whether this package registers it."""
-    if (written := written_names(task)) is not None:
-        return written
-    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
-    from fairseq.models.roberta import RobertaModel
-
-    import ode_transformer.models  # noqa: F401  (registers ours)
-    from ode_transformer.models.admission import is_of_this_package
-
-    kinds = {"translation": FairseqEncoderDecoderModel, "language_modeling": FairseqLanguageModel}
-    kind = kinds.get(task, RobertaModel)
-    names = sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, kind))
-    return {name: is_of_this_package(name) for name in names}
-
-
 def package_architectures(task: str) -> list[str]:
-    return [name for name, in_package in architectures(task).items() if in_package]
+    """Return the names of this package's architectures for a task, with those of installed packages."""
+    from ode_transformer.nn import ARCHITECTURES, MODELS
+    from ode_transformer.nn.plugins import load_plugins
+
+    load_plugins()
+    return sorted(name for name, architecture in ARCHITECTURES.items() if MODELS[architecture.model][0] == task)
 
 
 def check_architecture(arch: str, task: str, source: str) -> None:
     """Refuse an architecture that is unknown or unsuitable for a task; ``source`` is the flag or key that names it."""
-    if arch not in architectures(task):
-        names = ", ".join(package_architectures(task))
-        similar = did_you_mean(arch, architectures(task))
-        raise UserError(f"{source}: no architecture for {task}{similar}; ours are {names}")
+    ours = package_architectures(task)
+    if arch in ours:
+        return
+    names = {*ours, *_fairseq_architectures(task)}
+    if arch not in names:
+        raise UserError(f"{source}: no architecture for {task}{did_you_mean(arch, names)}; ours are {', '.join(ours)}")
+
+
+def _fairseq_architectures(task: str) -> list[str]:
+    """Return the names of all architectures for a task that are registered with fairseq; none where it is missing."""
+    if find_spec("fairseq") is None:
+        return []
+    from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderDecoderModel, FairseqLanguageModel
+    from fairseq.models.roberta import RobertaModel
+
+    import ode_transformer.models  # noqa: F401  (registers ours)
+
+    kinds = {"translation": FairseqEncoderDecoderModel, "language_modeling": FairseqLanguageModel}
+    kind = kinds.get(task, RobertaModel)
+    return sorted(name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, kind))
