@@ -6,7 +6,7 @@ layer's two feed-forward networks has half of it.
 """
 
 import argparse
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any
 
 from fairseq.models import register_model
@@ -58,13 +58,12 @@ class ODEBertModel(ModuleLists, RobertaModel):
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> "ODEBertModel":
+        args = copy(args)
         if getattr(args, "max_positions", None) is None:
             args.max_positions = getattr(args, "tokens_per_sample", 512)
         complete_arguments(args, "ode_bert")
         depth_options.check_task(args, task, "masked_lm")
-        model = cls(args, ODEBertEncoder(args, task.source_dictionary))
-        args.ode_options_saved = True
-        return model
+        return cls(args, ODEBertEncoder(args, task.source_dictionary))
 
 
 class ODEBertEncoder(RobertaEncoder):

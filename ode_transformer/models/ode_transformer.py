@@ -5,6 +5,7 @@ fairseq-eval-lm computes their perplexity, and fairseq-generate continues texts.
 """
 
 import argparse
+from copy import copy
 from typing import Any
 
 from fairseq.models import FairseqLanguageModel, register_model
@@ -36,16 +37,15 @@ class ODETransformerModel(SafeFromPretrained, ModuleLists, TransformerModel):
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> "ODETransformerModel":
+        args = copy(args)  # the caller may build another model from the options
         complete_arguments(args, cls.kind)
         check_task(args, task, "translation")
         cfg = cls.read_options(args)
-        # On the configuration, because fairseq saves ``args``.
         for name in ("max_source_positions", "max_target_positions"):
             if getattr(args, name, None) is None:
                 setattr(cfg, name, DEFAULT_MAX_SOURCE_POSITIONS)
         with option_errors():
             model: ODETransformerModel = super().build_model(cfg, task)
-        args.ode_options_saved = True
         log_depth(model, args.log_depth_interval)
         log_samples(model, args.log_samples)
         return model
@@ -108,6 +108,7 @@ class ODELanguageModel(SafeFromPretrained, ModuleLists, FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> "ODELanguageModel":
+        args = copy(args)
         if getattr(args, "max_target_positions", None) is None:
             args.max_target_positions = getattr(args, "tokens_per_sample", DEFAULT_MAX_TARGET_POSITIONS)
         complete_arguments(args, "ode_transformer_lm")
@@ -119,7 +120,6 @@ class ODELanguageModel(SafeFromPretrained, ModuleLists, FairseqLanguageModel):
             sizes = cfg.sizes(cfg, words)
             decoder = ODETransformerDecoder(cfg, sizes, cfg.decoder.depth, words, embed_tokens, attends=False)
         model = cls(decoder)
-        args.ode_options_saved = True
         log_depth(model, args.log_depth_interval)
         return model
 

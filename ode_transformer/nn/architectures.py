@@ -222,7 +222,7 @@ DEPTH_DEFAULTS: dict[str, Any] = {
     **{option.dest(): option.default for option in DepthChoice.options().values() if not option.own_flag_only},
     **{option.dest(): option.default for option in ModelChoice.options().values()},
     "encoder_ode_scheme": DepthChoice().scheme,
-    "ode_options_saved": False,  # True in a checkpoint, whose model may use another scheme
+    "ode_options_saved": False,  # True where a checkpoint is read, whose model may use another scheme
 }
 # Those of our Transformers, in the size of WMT's base model, and of our BERT models
 _TRANSFORMER_DEFAULTS: dict[str, Any] = {

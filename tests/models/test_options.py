@@ -1,14 +1,18 @@
 """What the command line can say: architectures, refused combinations, and no option that is silently ignored."""
 
 from argparse import Namespace
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.tasks.translation import TranslationTask
-from models_for_tests import small_model
+from models_for_tests import SMALL, small_model
 
 from ode_transformer.models.depth_options import check_task
+from ode_transformer.models.model_from_options import build_from_options
 from ode_transformer.nn import DepthChoice
+from ode_transformer.nn.layer_hooks import depth_stacks
 from ode_transformer.nn.model_options import UNSUPPORTED_OPTIONS
 from ode_transformer.support.errors import OptionError
 
@@ -105,6 +109,17 @@ def test_what_changes_nothing_is_refused_in_a_new_training_and_still_loads(messa
 )
 def test_a_short_flag_that_changes_one_of_the_stacks_is_accepted(options: dict) -> None:
     small_model(**options)
+
+
+@pytest.mark.parametrize("arch", ["ode_transformer_rk2", "ode_transformer_lm_rk2", "reformer", "macaron_bert_base"])
+def test_two_models_are_built_from_the_same_options(arch: str) -> None:
+    args = Namespace(arch=arch, cpu=True, cpu_bf16=True, max_target_positions=None, max_positions=None, **SMALL)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    before = deepcopy(vars(args))
+    for _ in range(2):
+        model = build_from_options(args, 30)
+        assert all(stack.trains_in_bfloat16 for stack in depth_stacks(model).values())
+        assert vars(args) == before
 
 
 SEVEN = ("layer_history", "max_relative_positions", "value_residual", "ode_normalize_step", "layer_splitting",
