@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 FAIRSEQ_MISSING = (
     "fairseq is not installed: its wheels, ve-fairseq==0.12.3, are for Python 3.11 and 3.12 on Linux x86-64; without "
-    "it ode_transformer.numerics and ode_transformer.nn work"
+    "it trained models can be used (translate, serve, export) and none can be trained"
 )
 
 
