@@ -101,6 +101,6 @@ sys.exit(speed.main(sys.argv[1:]))' --what train decode "${small[@]}" --json "$o
     --systems fairseq-6 euler-6 euler-6-recorded euler-6-graphs marian-6
   part compile-bits 200 python -m pytest -q -n 0 tests/speed/test_compiled_layers.py -m slow
   trainings trainings-tiny 120 --size tiny --cpu --user-dir tests/helpers/graph_stand_in --max-tokens 256 --updates 45 --systems fairseq-6 euler-6-recorded
-  part table5 200 bash -c 'study --gpus 0 --dry-run'
+  part table5 400 bash -c 'study --gpus 0 --dry-run'
 fi
 exit "$failed"
