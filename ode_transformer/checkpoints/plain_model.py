@@ -42,8 +42,8 @@ _FAIRSEQS_TRANSFORMERS = re.compile(r"transformer(_tiny|_iwslt_de_en|_wmt_en_de\
 _FAIRSEQS_LANGUAGE_MODELS = re.compile(r"transformer_lm(_\w+)?")
 # Patterns of fairseq's names of their parameters and ours
 _FAIRSEQS_NAMES = (
-    (r"(layers\.\d+\.(?:self|encoder)_attn)_layer_norm\.", r"\1.layer_norm."),
     (r"(layers\.\d+\.(?:self|encoder)_attn)\.", r"\1.function."),
+    (r"(layers\.\d+\.(?:self|encoder)_attn)_layer_norm\.", r"\1.layer_norm."),  # after it, whose pattern it would meet
     (r"(layers\.\d+)\.final_layer_norm\.", r"\1.ffn.layer_norm."),
     (r"(layers\.\d+)\.(fc[12])\.", r"\1.ffn.function.\2."),
 )
@@ -141,7 +141,9 @@ def load_parameters(model: PlainModel, parameters: Mapping[str, Tensor], kind: s
     """
     ours = dict(parameters)
     if kind not in MODELS:
-        ours = {_our_name(name): tensor for name, tensor in parameters.items()}
+        # fairseq's own order is K, V, Q; ours is Q, K, V.
+        in_order = sorted(parameters, key=lambda name: name.replace(".q_proj.", ".a_proj."))
+        ours = {_our_name(name): parameters[name] for name in in_order}
         join_projections(ours)
     if "decoder.output_projection.weight" not in ours and model.sizes.share != "none":
         ours["decoder.output_projection.weight"] = ours["decoder.embed_tokens.weight"]
