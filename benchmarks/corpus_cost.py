@@ -9,9 +9,9 @@ so that the number of different words grows with the text as it does in language
 side). It is prepared as English-French is, by the recipe ``wmt14_en_fr``. Each step runs in a process of its own, with
 one worker, so that its CPU time is that of all cores together.
 
-CPU time is extrapolated by the power of the number of pairs that the last two sizes give, memory by their line; from a
-single size both in proportion. Memory is that of the largest process, beyond what it has at its start. The hours
-suppose that all steps but learning use ``--cores`` cores, or as many as there is work for (``FEEDING``).
+Other sizes are extrapolated by the line through the last two sizes, from a single size in proportion. What learning
+takes grows as the number of different words does. Memory is that of the largest process, beyond what it has at its
+start. The hours suppose that all steps but learning use ``--cores`` cores, or as many as have work (``FEEDING``).
 """
 
 from __future__ import annotations
@@ -167,14 +167,14 @@ def known_costs(pairs: int, merges: int, results: Path) -> dict[str, Cost]:
     return {step: Cost(**cost) for step, cost in read_json(file).items()}
 
 
-def extrapolated(sizes: list[int], found: list[Cost], pairs: int) -> Cost:
-    """Return the cost of a step at another size: CPU time by the power law through two sizes, memory by the line."""
-    last, factor = found[-1], pairs / sizes[-1]
-    if len(sizes) == 1:
-        return Cost(last.seconds * factor, last.memory * factor)
-    power = math.log(last.seconds / found[-2].seconds) / math.log(sizes[-1] / sizes[-2])
-    slope = (last.memory - found[-2].memory) / (sizes[-1] - sizes[-2])
-    return Cost(last.seconds * factor**power, last.memory + slope * (pairs - sizes[-1]))
+def extrapolated(step: str, sizes: list[int], found: list[Cost], pairs: int) -> Cost:
+    """Return the cost of a step at another size."""
+    values = np.array([(cost.seconds, cost.memory) for cost in found])
+    if step == LEARNING:
+        factor = (pairs / sizes[-1]) ** (1 / (1 + EXPONENT))
+        return Cost(*(values[-1] * factor).tolist())
+    slope = np.diff(values[-2:], axis=0)[0] / (sizes[-1] - sizes[-2]) if len(sizes) > 1 else values[-1] / sizes[-1]
+    return Cost(*(values[-1] + slope * (pairs - sizes[-1])).tolist())
 
 
 def hours(step: str, cost: Cost, cores: int) -> float:
@@ -197,15 +197,16 @@ def main() -> None:
     columns = {f"{pairs:,} pairs": of_size for pairs, of_size in zip(args.pairs, found, strict=True)}
     for pairs in args.extrapolate:
         columns[f"{pairs:,} pairs, extrapolated"] = {
-            step: extrapolated(args.pairs, [of_size[step] for of_size in found], pairs) for step in found[0]
+            step: extrapolated(step, args.pairs, [of_size[step] for of_size in found], pairs) for step in found[0]
         }
     rows = []
     for step in found[0]:
-        cells = [f"{of_size[step].seconds:,.0f} s; {of_size[step].memory:.2g} GB" for of_size in columns.values()]
-        rows.append([step, *cells])
+        rows.append([step, *(f"{of_size[step].seconds:,.1f}" for of_size in columns.values())])
     totals = [sum(hours(step, cost, args.cores) for step, cost in of_size.items()) for of_size in columns.values()]
+    largest = [max(cost.memory for cost in of_size.values()) for of_size in columns.values()]
+    rows.append(["memory of the largest process, GB", *(f"{memory:.2g}" for memory in largest)])
     rows.append([f"all, hours on {args.cores} cores", *(f"{total:.2f}" for total in totals)])
-    print(markdown_table(["step: CPU time; memory", *columns], rows))
+    print(markdown_table(["CPU seconds", *columns], rows))
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ def test_the_number_of_different_words_grows_with_the_text() -> None:
 
 def test_costs_are_extrapolated_from_two_sizes() -> None:
     found = [Cost(10, 1), Cost(40, 10)]
-    cost = extrapolated([100, 1000], found, 100_000)
-    assert (cost.seconds, cost.memory) == pytest.approx((640, 1000))
-    assert extrapolated([1000], found[1:], 2000) == Cost(80, 20)
+    cost = extrapolated("binarise", [100, 1000], found, 100_000)
+    assert (cost.seconds, cost.memory) == pytest.approx((40 + 30 * 110, 10 + 9 * 110))
+    assert extrapolated("binarise", [1000], found[1:], 2000) == Cost(80, 20)
+    assert extrapolated(LEARNING, [100, 1000], found, 100_000).seconds == pytest.approx(40 * 100 ** (1 / 1.45))
     assert [hours(step, Cost(3600, 1), 32) for step in (LEARNING, START, "binarise")] == [1, 1, 0.1]
 
 
