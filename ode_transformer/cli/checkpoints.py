@@ -1,22 +1,27 @@
-"""Commands of checkpoints that need fairseq: a file is read, or refused, before fairseq is imported, for seconds."""
+"""Commands that convert and check checkpoints."""
 
 from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from ode_transformer.checkpoints.plain_model import NeedsFairseq
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
+from ode_transformer.checkpoints.verification import verify_checkpoint
+from ode_transformer.decoding.trained_model import check_fairseq
 from ode_transformer.support.console import print_text
 from ode_transformer.support.files import check_writable
 
 
 def convert(args: Namespace) -> None:
-    check_writable(args.output)
-    released = load_checkpoint(args.released)
-    from ode_transformer.models.conversion import convert_checkpoint
+    from ode_transformer.checkpoints.conversion import convert_checkpoint
     from ode_transformer.nn import STACKS, read_choices
 
+    check_writable(args.output)
+    released = load_checkpoint(args.released)
     converted = convert_checkpoint(released)
     save_checkpoint(converted, args.output)
-    options = vars(converted["args"]) | {"ode_options_saved": True}
-    encoder, decoder = read_choices(options, STACKS).values()
+    encoder, decoder = read_choices(vars(converted["args"]), STACKS, trained=True).values()
     print_text(
         f"{args.output}: {encoder.scheme} with coefficients {encoder.coefficients}, function {encoder.function}, "
         f"layer history {encoder.history} and {decoder.history}, "
@@ -27,8 +32,15 @@ def convert(args: Namespace) -> None:
 def verify(args: Namespace) -> None:
     """Print a line for each checkpoint, and end at the first that is refused."""
     for path in args.checkpoints:
-        state = load_checkpoint(path)
-        from ode_transformer.models.verification import verify_checkpoint
+        print_text(checked(path, load_checkpoint(path)))
 
-        print_text(verify_checkpoint(path, state))
-        del state  # before the next one is read
+
+def checked(path: Path, state: Mapping[str, Any]) -> str:
+    """Return the line of a checkpoint; one that only fairseq can build is checked by it, where it is installed."""
+    try:
+        return verify_checkpoint(path, state)
+    except NeedsFairseq as reason:
+        check_fairseq(path, reason)
+    from ode_transformer.models.verification import verify_fairseqs
+
+    return verify_fairseqs(path, state)

@@ -16,10 +16,10 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
+from ode_transformer.cli.checkpoints import checked
 from ode_transformer.decoding.trained_model import load_trained_model
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.models.admission import is_of_this_package
-from ode_transformer.models.verification import verify_checkpoint
 
 MAX_POSITIONS = 64  # tokens of a line at most, the end symbol included
 
@@ -85,7 +85,7 @@ def open_model(door: str, folder: Path) -> object:
     """Open the folder's model.pt by one of the ways that users take."""
     path = folder / "model.pt"
     if door == "verify":
-        return verify_checkpoint(path, load_checkpoint(path))
+        return checked(path, load_checkpoint(path))
     if door == "fairseq":  # as fairseq-generate --user-dir
         return checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(folder)})
     if door == "from_pretrained":

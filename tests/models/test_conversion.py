@@ -11,8 +11,8 @@ from recordings import RECORDINGS, part, read_recording
 from released_checkpoints import released
 from torch.nn.functional import linear
 
+from ode_transformer.checkpoints.conversion import convert_checkpoint, convert_options, convert_parameters
 from ode_transformer.cli.command import main
-from ode_transformer.models.conversion import convert_checkpoint, convert_options, convert_parameters
 from ode_transformer.models.model_from_options import build_from_options, numbered_dictionary
 from ode_transformer.support.errors import UserError
 

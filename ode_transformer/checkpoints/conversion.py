@@ -12,11 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from ode_transformer.checkpoints.stored_sizes import limited_parameters
-from ode_transformer.models.admission import admitted_model
-from ode_transformer.models.model_from_options import build_from_options
+from ode_transformer.checkpoints.plain_model import build_plain_model, model_kind, model_options
 from ode_transformer.support.errors import UserError
 
 # Patterns of released names and our names, without encoder. or decoder.; None if we have no such parameter
@@ -202,22 +200,19 @@ def convert_checkpoint(released: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a released checkpoint to one of this package; the optimizer's state is left out.
 
     :param released: result of :func:`ode_transformer.checkpoints.reading.load_checkpoint`
-    :raises UserError: it belongs to none of the released models
-    :raises RuntimeError: its parameters do not fit the model that its options describe
+    :raises UserError: it belongs to none of the released models, or its parameters do not fit its options
     """
     parameters = convert_parameters(released["model"])
     options = convert_options(released["args"], released["model"])
-    vars(options).update(admitted_model(vars(options)))
+    kind = model_kind(vars(options))
+    vars(options).update(model_options(vars(options), kind), ode_options_saved=True)
     if options.share_all_embeddings or options.share_decoder_input_output_embed:
         parameters["decoder.output_projection.weight"] = parameters["decoder.embed_tokens.weight"]
-    embeddings = parameters["encoder.embed_tokens.weight"], parameters["decoder.embed_tokens.weight"]
-    with limited_parameters() as limit:
-        limit.allow_stored(parameters)
-        model = build_from_options(options, *(len(matrix) for matrix in embeddings))
+    source, target = (len(parameters[f"{stack}.embed_tokens.weight"]) for stack in ("encoder", "decoder"))
+    model = build_plain_model({"args": options, "model": parameters}, source, target)
     for name, tensor in model.state_dict().items():  # those that only our model has
         if name.endswith((".version", "._extra_state", "._float_tensor")):
             parameters[name] = tensor
-    nn.Module.load_state_dict(model, parameters)  # fairseq's would add settings
     return {
         "args": options,
         "model": parameters,
