@@ -186,6 +186,23 @@ def test_a_dictionary_with_two_lines_swapped_is_refused(text: Text, tmp_path: Pa
     load_trained_model(data.parent / "model.pt", data.parent)  # where no other file's name tells the languages
 
 
+def test_a_task_remembers_its_dictionaries(pinned: Callable[[Any, str], None]) -> None:
+    def task(*words: str) -> TranslationTask:
+        source = Dictionary()
+        for word in words:
+            source.add_symbol(word)
+        return TranslationTask(TranslationConfig(data="data"), source, Dictionary())
+
+    state = task("a", "b").state_dict()
+    task("a", "b").load_state_dict(state)
+    with pytest.raises(OptionError, match="trained with another source dictionary than that of data"):
+        task("b", "a").load_state_dict(state)
+    pinned(FairseqTask, "load_state_dict")
+    task("b", "a").load_state_dict(state)
+    pinned(FairseqTask, "state_dict")
+    assert not {"dictionaries", "languages"} & task("a", "b").state_dict().keys()
+
+
 @pytest.mark.parametrize("command", ["generate", "interactive", "validate", "translate"])
 def test_languages_in_the_other_direction_are_refused(command: str, untrained: Path, capsys) -> None:
     """With a joint dictionary, whose words are those of both directions."""
