@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ode_transformer.checkpoints.reading import check_sizes, saved_options
 from ode_transformer.checkpoints.stored_sizes import limited_parameters
@@ -20,7 +20,6 @@ from ode_transformer.nn import (
     DepthChoice,
     GridChoice,
     LanguageModel,
-    SinusoidalPositions,
     Stack,
     Transformer,
     TransformerSizes,
@@ -100,7 +99,7 @@ def model_options(options: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def build(kind: str, options: Mapping[str, Any], source_words: int, target_words: int | None = None) -> PlainModel:
-    """Return a model with its first parameters, or without numbers on PyTorch's device ``meta``.
+    """Return a model with its first parameters.
 
     :param kind: from :func:`model_kind`
     :param options: from :func:`model_options`
@@ -156,15 +155,27 @@ def load_parameters(model: PlainModel, parameters: Mapping[str, Tensor], kind: s
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise UserError(f"its parameters do not fit its options and dictionaries: {reason}") from error
-    for module in model.modules():
-        if isinstance(module, SinusoidalPositions):
-            module.fill()
 
 
 def _our_name(name: str) -> str:
     for pattern, ours in _FAIRSEQS_NAMES:
         name = re.sub(pattern, ours, name)
     return name
+
+
+class UndrawnWeights(TorchFunctionMode):
+    """Leaves tensors as they are that would be filled with random numbers, which takes neither time nor memory.
+
+    On PyTorch's device ``meta`` its compiler would be imported, which takes longer than all the rest.
+    """
+
+    functions = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function in self.functions:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
 
 
 def build_plain_model(
@@ -185,7 +196,7 @@ def build_plain_model(
     load_plugins()  # whose schemes it may have
     saved = {**saved_options(state, "model"), **(changes or {})}
     kind = model_kind(saved)
-    with torch.device("meta"), limited_parameters() as limit:
+    with UndrawnWeights(), limited_parameters() as limit:
         limit.allow_stored(state["model"])
         model = build(kind, model_options(saved, kind), source_words, target_words)
     load_parameters(model, state["model"], kind, may_change=bool(changes))

@@ -14,9 +14,8 @@ from fairseq.models import (
     MODEL_DATACLASS_REGISTRY,
     BaseFairseqModel,
 )
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
+from ode_transformer.checkpoints.plain_model import UndrawnWeights
 from ode_transformer.models.admission import admitted_model, declared_flags
 
 
@@ -57,20 +56,8 @@ def build_outline(
     :param dictionaries: sizes of the source's and the target's dictionary
     :param changes: options that replace those of ``args``
     """
-    with _UndrawnWeights():
+    with UndrawnWeights():
         return build_from_options(argparse.Namespace(**(vars(args) | dict(changes or {}))), *dictionaries)
-
-
-class _UndrawnWeights(TorchFunctionMode):
-    """Leaves tensors as they are that would be filled with random numbers."""
-
-    functions = (Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_)
-
-    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if function in self.functions:
-            return args[0] if args else kwargs["tensor"]
-        return function(*args, **kwargs)
 
 
 def model_flags(arch: str) -> list[argparse.Action]:
