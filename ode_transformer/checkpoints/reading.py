@@ -22,7 +22,7 @@ import torch
 from ode_transformer.checkpoints.parameters import upgrade_checkpoint
 from ode_transformer.checkpoints.plain_numbers import numpy_allowed
 from ode_transformer.checkpoints.stored_sizes import check_archive, check_old_file, check_tensors
-from ode_transformer.support.errors import DamagedCheckpoint, UserError, is_out_of_memory
+from ode_transformer.support.errors import DamagedCheckpoint, UserError, errors_name, is_out_of_memory
 from ode_transformer.support.files import atomic_write, check_regular
 
 MAX_SETTINGS = 10_000  # bytes of a stack's settings
@@ -90,7 +90,7 @@ def check_sizes(options: Mapping[str, Any]) -> None:
 
 def save_checkpoint(state: dict[str, Any], path: str | os.PathLike[str]) -> None:
     """Write a checkpoint; whenever the process dies, ``path`` holds its old content or the whole new one."""
-    with atomic_write(Path(path)) as file:
+    with errors_name(path), atomic_write(Path(path)) as file:
         torch.save(state, file)
 
 

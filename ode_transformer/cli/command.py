@@ -28,6 +28,7 @@ from ode_transformer.support.arguments import option_names
 from ode_transformer.support.errors import (
     FAIRSEQ_MISSING,
     UserError,
+    describe,
     did_you_mean,
     one_line,
     printable_line,
@@ -187,9 +188,7 @@ def error_message(error: BaseException) -> str:
             return FAIRSEQ_MISSING
         extras = "experiments,plots,serve,export,huggingface"
         return f"{error.name} is not installed: pip install 'ode-transformer[{extras}]'"
-    reason = getattr(error.__context__, "strerror", None)  # such as a full disk, which PyTorch does not speak of
-    text = f"{type(error).__name__}: {error}" + (f": {reason}" if reason else "")
-    return one_line(text, MAX_MESSAGE) + " (--traceback shows where)"
+    return one_line(describe(error), MAX_MESSAGE) + " (--traceback shows where)"
 
 
 def run_command(command_line: Sequence[str]) -> None:

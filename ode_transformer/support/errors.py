@@ -1,6 +1,8 @@
 """Errors caused by the user's input."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 FAIRSEQ_MISSING = (
@@ -35,6 +37,12 @@ def one_line(text: object, length: int = 200) -> str:
     return line if len(line) <= length else f"{line[:length]}…"
 
 
+def describe(error: BaseException) -> str:
+    """Return the kind of a library's error, its message, and the system's reason, which PyTorch leaves out."""
+    reason = getattr(error.__context__, "strerror", None)  # such as a full disk
+    return f"{type(error).__name__}: {error}" + (f": {reason}" if reason else "")
+
+
 def list_numbers(numbers: Sequence[int], count: int = 5) -> str:
     """Return the first numbers, such as those of lines, with an ellipsis if that is not all."""
     return ", ".join(map(str, numbers[:count])) + " …" * (len(numbers) > count)
@@ -57,6 +65,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, RuntimeError):
         return any(phrase in str(error) for phrase in ("can't allocate memory", "out of memory"))
     return isinstance(error, MemoryError)
+
+
+@contextmanager
+def errors_name(path: os.PathLike[str] | str) -> Iterator[None]:
+    """Let a library's error within the block name the file that it reads or writes.
+
+    :raises UserError: in the place of such an error; memory that ends, and errors that name their file, stay
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error) or (isinstance(error, OSError) and error.filename is not None):
+            raise
+        raise UserError(f"{path}: {one_line(describe(error))}") from error
 
 
 def unknown_arguments(arguments: Sequence[str], options: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import IO
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, errors_name
 
 # Words that fairseq reads as its symbols: a beginning, padding and an end
 SYMBOLS = re.compile(r"(?<!\S)(?:<s>|<pad>|</s>)(?!\S)")
@@ -44,12 +44,15 @@ def decode_stream(file: IO[bytes], name: str) -> Iterator[str]:
 
     :raises UserError: a line is not UTF-8, or the text is compressed
     """
-    for number, line in enumerate(file, start=1):
-        try:
-            # utf-8-sig leaves out the mark that some editors put before a text.
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            if number == 1 and line.startswith(b"\x1f\x8b"):
-                raise UserError(f"{name}: compressed by gzip; gunzip it, or give the text that zcat writes") from error
-            byte = f"byte {error.start + 1} of it is 0x{line[error.start]:02x}"
-            raise UserError(f"{name}: line {number} is not UTF-8: {byte}") from error
+    with errors_name(name):
+        for number, line in enumerate(file, start=1):
+            try:
+                # utf-8-sig leaves out the mark that some editors put before a text.
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                if number == 1 and line.startswith(b"\x1f\x8b"):
+                    raise UserError(
+                        f"{name}: compressed by gzip; gunzip it, or give the text that zcat writes"
+                    ) from error
+                byte = f"byte {error.start + 1} of it is 0x{line[error.start]:02x}"
+                raise UserError(f"{name}: line {number} is not UTF-8: {byte}") from error

@@ -38,6 +38,5 @@ def test_the_program_of_the_page(untrained: Path) -> None:
 
 
 def test_the_program_of_the_readme() -> None:
-    texts = "import torch\nsource, target = torch.randint(4, 99, (2, 5)), torch.randint(4, 99, (2, 3))\n"
-    (sizes,) = run(f"{texts}{program('README.md')}\nprint(*scores.shape, len(words))\n")
+    (sizes,) = run(f"{program('README.md')}\nprint(*scores.shape, len(words))\n")
     assert sizes == "2 3 10000 2"

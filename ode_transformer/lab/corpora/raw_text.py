@@ -29,7 +29,7 @@ from xml.etree import ElementTree
 
 from pydantic import Field, model_validator
 
-from ode_transformer.support.errors import UserError
+from ode_transformer.support.errors import UserError, errors_name
 from ode_transformer.support.lines import decode_stream
 from ode_transformer.support.yaml_file import YamlSection
 
@@ -65,7 +65,7 @@ def open_texts(path: Path, pattern: str | None) -> Iterator[tuple[str, IO[bytes]
             other_names.append(name)
             continue
         has_matched = True
-        with open_member() as stream:
+        with errors_name(path), open_member() as stream:
             yield f"{path}: {name}", _decompress(stream)
         if name == pattern:
             return
@@ -83,11 +83,11 @@ def read_texts(path: Path, pattern: str | None = None) -> Iterator[str]:
 def _members(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield name and opening function of each member of a zip or tar file; each must be opened before the next."""
     if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as zipped:
+        with errors_name(path), zipfile.ZipFile(path) as zipped:
             for name in zipped.namelist():
                 yield name, partial(zipped.open, name)
         return
-    with tarfile.open(path) as archive:
+    with errors_name(path), tarfile.open(path) as archive:
         for member in archive:
             if member.isfile():
                 yield member.name.removeprefix("./"), partial(archive.extractfile, member)
@@ -155,13 +155,14 @@ def read_pairs(files: Files, location: PairLocation) -> Iterator[tuple[str, str]
 
 def _bilingual(files: Files, location: PairLocation) -> Iterator[tuple[str, str]]:
     for name, text in open_texts(files[str(location.file)], location.member):
-        if location.languages is not None:
-            yield from _translation_units(text, location.languages)
-        elif location.columns is not None:
-            source, target = (column - 1 for column in location.columns)
-            for line in decode_stream(text, name):
-                fields = line.split("\t")
-                yield fields[source], fields[target]
+        with errors_name(name):
+            if location.languages is not None:
+                yield from _translation_units(text, location.languages)
+            elif location.columns is not None:
+                source, target = (column - 1 for column in location.columns)
+                for line in decode_stream(text, name):
+                    fields = line.split("\t")
+                    yield fields[source], fields[target]
 
 
 def _sides(files: Files, location: PairLocation) -> Iterator[tuple[str, str]]:
