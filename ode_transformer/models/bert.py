@@ -58,9 +58,9 @@ class ODEBertModel(ModuleLists, RobertaModel):
 
     @classmethod
     def build_model(cls, args: argparse.Namespace, task: Any) -> "ODEBertModel":
-        args = copy(args)
-        if getattr(args, "max_positions", None) is None:
+        if getattr(args, "max_positions", None) is None:  # as fairseq's own RoBERTa; checkpoints have to keep it
             args.max_positions = getattr(args, "tokens_per_sample", 512)
+        args = copy(args)
         complete_arguments(args, "ode_bert")
         depth_options.check_task(args, task, "masked_lm")
         return cls(args, ODEBertEncoder(args, task.source_dictionary))
