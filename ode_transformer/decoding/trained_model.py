@@ -171,7 +171,7 @@ def load_trained_model(
         check_fairseq(path, reason)
     from ode_transformer.models.trained_model import load_trained_model as load_fairseqs
 
-    model, _, task = load_fairseqs(path, data, source, target, language_model)
+    model, _, task = load_fairseqs(path, data, source, target, state=state)
     options, task_options = saved_options(state, "model"), saved_options(state, "task")
     dictionaries = task.source_dictionary, task.target_dictionary
     pair = None if hasattr(task.cfg, "tokens_per_sample") else (task.cfg.source_lang, task.cfg.target_lang)
@@ -207,7 +207,7 @@ def load_hub(args: argparse.Namespace, path: Path, language_model: bool = False,
         check_fairseq(path, reason)
         from ode_transformer.models.translation_hub import load_fairseq_hub
 
-        hub = load_fairseq_hub(args, path, language_model, scheme)
+        hub = load_fairseq_hub(args, path, _changed_scheme(path, saved_options(state, "model"), scheme), state)
     if args.cpu or not torch.cuda.is_available():
         return hub
     hub.recorded = RecordedSearches() if getattr(args, "cuda_graphs", True) else None

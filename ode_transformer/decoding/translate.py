@@ -96,8 +96,10 @@ def translate(
         print_progress(f"warning: {warning}")
     best: Iterator[Any]
     if processes > 1:
+        from ode_transformer.decoding.search_processes import search_in_processes
+
         progress = ProgressMeter("lines translated", len(sources)).add
-        best = hub.search_in_processes(list(sources.values()), processes, CHUNK_SIZE, progress, **search)
+        best = search_in_processes(hub, list(sources.values()), processes, CHUNK_SIZE, progress, **search)
     else:
         results = search_all(hub, list(sources.values()), "lines translated", **search)
         best = (hypotheses[0]["tokens"] for hypotheses in results)

@@ -1,20 +1,13 @@
 """Models that only fairseq computes, with the methods of :class:`ode_transformer.decoding.translator.Translator`.
 
 A language model continues a text: a hypothesis is the text with its continuation.
-
-A step of decoding is too small for several threads of one process. The processes are forks, which share the parameters
-and start at once; each takes the next batch as soon as it is free, long sentences first.
 """
 
 import argparse
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +22,7 @@ from torch import Tensor
 from ode_transformer.models.pretrained import dictionary_digests
 from ode_transformer.models.trained_model import load_trained_model
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, length_limit
-from ode_transformer.support.commands import end_with_parent
 from ode_transformer.support.errors import UserError
-
-_shared: dict[str, Any] = {}  # what a fork inherits: the hub and the options of its search
 
 
 class TranslationHub(GeneratorHubInterface):
@@ -45,6 +35,11 @@ class TranslationHub(GeneratorHubInterface):
     def shares_lines(self) -> bool:
         """True if several processes can search: on a CPU."""
         return self.device.type == "cpu"
+
+    @property
+    def batch_size(self) -> int:
+        """Sentences in a batch."""
+        return int(self.cfg.dataset.batch_size)
 
     @property
     def continues(self) -> bool:
@@ -132,69 +127,18 @@ class TranslationHub(GeneratorHubInterface):
                 net_input = {"src_tokens": tokens, "src_lengths": torch.full((len(chosen),), length)}
                 yield {"id": torch.tensor(chosen), "net_input": net_input}
 
-    def search_in_processes(
-        self,
-        sources: Sequence[Tensor],
-        processes: int,
-        chunk_size: int,
-        progress: Callable[[int], object] = int,
-        **search: Any,
-    ) -> Iterator[Tensor]:
-        """Yield the token numbers of the best hypothesis for each source, in the order of the sources.
 
-        :param chunk_size: number of sources that are sorted by length together; none of them waits for a later one
-        :param progress: called with the number of sources of each batch that is done
-        :param search: options of :meth:`generate`
-        :raises UserError: a process has ended without a result
-        """
-        size = self.cfg.dataset.batch_size
-        numbers = range(len(sources))
-        batches = []
-        for first in numbers[::chunk_size]:
-            order = sorted(numbers[first : first + chunk_size], key=lambda number: -len(sources[number]))
-            batches += [order[start : start + size] for start in range(0, len(order), size)]
-        best: dict[int, Tensor] = {}
-        next_number = 0
-        _shared.update(hub=self, search=search)
-        # All processes of a pool start at once, also those without a batch.
-        pool = ProcessPoolExecutor(max(1, min(processes, len(batches))), get_context("fork"), _prepare_process)
-        try:
-            results = pool.map(_search, [[sources[number].tolist() for number in batch] for batch in batches])
-            for batch, hypotheses in zip(batches, results, strict=True):
-                for number, tokens in zip(batch, hypotheses, strict=True):
-                    best[number] = sources[number].new_tensor(tokens)
-                progress(len(batch))
-                while next_number in best:
-                    yield best.pop(next_number)
-                    next_number += 1
-        except BrokenProcessPool as error:
-            raise UserError(
-                f"one of {processes} processes that translate was killed, perhaps for want of memory (--processes 1)"
-            ) from error
-        finally:
-            _shared.clear()
-            pool.shutdown(cancel_futures=True)
-
-
-def _prepare_process() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C ends it without a traceback; a parent may ignore both
-        signal.signal(number, signal.SIG_DFL)
-    end_with_parent()
-    torch.set_num_threads(1)
-
-
-def _search(sources: list[list[int]]) -> list[list[int]]:
-    hypotheses = _shared["hub"].generate([torch.tensor(source) for source in sources], **_shared["search"])
-    return [of_sentence[0]["tokens"].tolist() for of_sentence in hypotheses]
-
-
-def load_fairseq_hub(args: argparse.Namespace, path: Path, language_model: bool, scheme: str | None) -> TranslationHub:
+def load_fairseq_hub(
+    args: argparse.Namespace, path: Path, changes: Mapping[str, str], state: Mapping[str, Any]
+) -> TranslationHub:
     """Load a model as a :class:`TranslationHub` without subword encoder, on the CPU.
 
     :param args: data, languages and batches of a command
+    :param changes: options in the place of saved ones
+    :param state: what was read of the checkpoint
     """
     languages, data = (args.source_lang, args.target_lang), args.data or path.parent
-    model, options, task = load_trained_model(path, data, *languages, language_model, scheme)
+    model, options, task = load_trained_model(path, data, *languages, changes, state)
     # As in fairseq-interactive, the training's options for batches are ignored.
     options.dataset.batch_size, options.dataset.max_tokens = args.batch_size, getattr(args, "max_tokens", None)
     return TranslationHub(options, task, [model])

@@ -1,7 +1,7 @@
 """Sizes of a Transformer: plain data that says what a model is built of, beside the depth choice of each stack."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -185,8 +185,3 @@ class GridChoice(Choice):
         flag="max-joint-cells",
         own_flag_only=True,
     )
-
-
-def field_names(of_class: type) -> tuple[str, ...]:
-    """Return the names of a dataclass' fields."""
-    return tuple(entry.name for entry in fields(of_class))

@@ -28,8 +28,8 @@ from fairseq.hub_utils import GeneratorHubInterface
 from forked_commands import FORKS
 
 from ode_transformer.cli.command import main
+from ode_transformer.decoding import search_processes, translator
 from ode_transformer.decoding import translate as translation
-from ode_transformer.decoding import translator
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import SubwordEncoder, choose_subword_model
@@ -149,7 +149,7 @@ def test_several_processes_translate_the_same(command: Command, refused, monkeyp
     assert command(text, "--batch-size", 2, "--processes", 2) == expected
     monkeypatch.setattr(translation, "CHUNK_SIZE", 3)
     assert command(text, "--batch-size", 2, "--processes", 2) == expected
-    monkeypatch.setattr(translator, "_prepare_process", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(search_processes, "_prepare_process", lambda: os.kill(os.getpid(), signal.SIGKILL))
     message = refused(text, "--cpu", "--batch-size", 2, "--processes", 2)
     assert message == "one of 2 processes that translate was killed, perhaps for want of memory (--processes 1)"
 
@@ -320,7 +320,7 @@ def search_without_end(numbers: Connection) -> None:
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which its processes must not inherit
     hub: Any = SimpleNamespace(generate=generate, batch_size=1)
-    list(translator.Translator.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2, chunk_size=2))
+    list(search_processes.search_in_processes(hub, [torch.tensor([1])] * 2, processes=2, chunk_size=2))
 
 
 def test_processes_of_a_search_end_with_the_one_that_started_them() -> None:
