@@ -6,6 +6,7 @@ An architecture is a mapping of options under the names of their flags, such as 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from ode_transformer.nn.depth_choice import DepthChoice
@@ -255,8 +256,11 @@ def read_architecture(
     """
     architecture = ARCHITECTURES.get(name)
     if architecture is None or MODELS[architecture.model][0] != kind:
-        names = ", ".join(known for known, other in ARCHITECTURES.items() if MODELS[other.model][0] == kind)
-        raise ValueError(f"{name}: no architecture for {kind}; there are {names}")
+        names = [known for known, other in ARCHITECTURES.items() if MODELS[other.model][0] == kind]
+        similar = ", ".join(get_close_matches(name, names, cutoff=0))
+        raise ValueError(
+            f"{name}: no architecture for {kind}; similar names are {similar} (all: {__name__}.ARCHITECTURES)"
+        )
     options = complete_options(architecture.model, architecture.options)
     sizes = read_sizes(options, vocabulary, target_vocabulary)
     grid = read_grid(options) if architecture.model == "reformer" else None
