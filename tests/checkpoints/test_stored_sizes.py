@@ -15,7 +15,7 @@ import pytest
 import torch
 from checkpoint_for_tests import as_args, open_model, rewrite
 from commands_for_tests import USER_DIR
-from limited_processes import answer
+from limited_functions import answer
 from models_for_tests import split_projections
 
 from ode_transformer.checkpoints.reading import load_checkpoint

@@ -8,7 +8,7 @@ import pytest
 import torch
 from checkpoint_for_tests import make_model
 from commands_for_tests import ANY_NAME, PAIRS
-from limited_processes import answer
+from limited_functions import answer
 from models_for_tests import split_projections
 from safetensors.torch import load_file, save_file
 
