@@ -47,6 +47,8 @@ setup(
     # What the models, checkpoints and decoding need; everything else is an extra. numerics and nn need torch alone.
     install_requires=[
         "torch>=2.6",  # older ones read checkpoints without a restriction
+        "filelock",
+        "psutil",  # whether a process still runs
         # All wheels that there are
         "ve-fairseq==0.12.3; python_version < '3.13' and sys_platform == 'linux' and platform_machine == 'x86_64'",
         "sentencepiece",

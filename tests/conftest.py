@@ -1,6 +1,5 @@
 """The text and the trainings that several files of tests start from."""
 
-import fcntl
 import gc
 import os
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from commands_for_tests import Text
@@ -38,11 +38,11 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
     def folder_of(name: str, fill: Callable[[Path], object]) -> Path:
         folder = base / "shared" / name
         folder.mkdir(parents=True, exist_ok=True)
-        with open(folder.with_suffix(".lock"), "a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not os.stat(lock.name).st_size:
+        filled = folder.with_suffix(".filled")
+        with FileLock(folder.with_suffix(".lock")):
+            if not filled.exists():
                 fill(folder)
-                lock.write("filled")
+                filled.touch()
         return folder
 
     return folder_of

@@ -154,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ode-transformer {name}: interrupted{hint}", file=sys.stderr)
         return 130
     except (Exception, SystemExit) as error:
-        if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):
+        if isinstance(error, BrokenPipeError) and hasattr(signal, "SIGPIPE") and _has_no_reader(sys.stdout):
             return 128 + signal.SIGPIPE  # as of any program whose reader, such as head, has ended
         if isinstance(error, SystemExit) and not isinstance(error.code, str):  # argparse has printed its message
             raise

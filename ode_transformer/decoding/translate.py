@@ -211,7 +211,7 @@ def run(args: argparse.Namespace) -> None:
     lines = decode_lines(sys.stdin.buffer.read(), name) if args.input is None else read_lines(args.input)
     hub = load_engine(args)
     if (args.processes or 1) > 1 and not hub.shares_lines:
-        raise UserError(f"--processes {args.processes}: only with PyTorch on a CPU (--cpu)")
+        raise UserError(f"--processes {args.processes}: only on Linux, with PyTorch on a CPU (--cpu)")
     # One for each processor is fastest, if all have enough batches.
     useful = min(available_processors(), len(lines) // (BATCHES_PER_PROCESS * args.batch_size))
     processes = args.processes or (max(1, useful) if hub.shares_lines and not args.sampling else 1)

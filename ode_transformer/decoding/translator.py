@@ -1,6 +1,7 @@
 """A trained model with the steps from a line to its translation."""
 
-import multiprocessing
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Self
@@ -46,7 +47,8 @@ class Translator:
     @property
     def shares_lines(self) -> bool:
         """True if several processes can search: on a CPU, where a process can be forked."""
-        return self.device.type == "cpu" and "fork" in multiprocessing.get_all_start_methods()
+        forks = hasattr(os, "fork") and sys.platform != "darwin"  # whose libraries a fork cannot use
+        return self.device.type == "cpu" and forks
 
     @property
     def languages(self) -> tuple[str, str]:

@@ -20,7 +20,8 @@ from ode_transformer.support import console
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.files import PACKAGE
 
-_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1  # of Linux: prctl(2)
+_PR_SET_PDEATHSIG = 1  # of Linux: prctl(2)
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 # To the allocators: keep freed memory. They would give large blocks, such as the logits of a batch, back to the kernel,
 # which clears them for each next use. TCMalloc finds a freed block faster where the batches have many sizes.
 GNU_C_LIBRARY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
@@ -30,8 +31,10 @@ USER_DIR: ContextVar[Path] = ContextVar("user dir", default=PACKAGE)
 
 
 def available_processors() -> int:
-    """Return the number of processors that this process may use, fewer than the machine's under taskset."""
-    return len(os.sched_getaffinity(0))
+    """Return the number of processors that this process may use, on Linux fewer than the machine's under taskset."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
@@ -102,8 +105,9 @@ def run(
     # The command itself writes the log, so that no line is lost if this process is killed.
     with open(log, "ab" if append else "wb") as file, open(log, encoding="utf-8", errors="replace") as written:
         written.seek(0, os.SEEK_END)
+        prepare = end_with_parent if os.name == "posix" else None
         with subprocess.Popen(
-            arguments, stdout=file, stderr=subprocess.STDOUT, env=environment, preexec_fn=end_with_parent
+            arguments, stdout=file, stderr=subprocess.STDOUT, env=environment, preexec_fn=prepare
         ) as process:
             _follow(process, written, progress or (lambda line: None), Path(command[0]).name)
     if process.returncode != 0:
@@ -140,11 +144,12 @@ def threads_to_set(threads: int | None) -> int | None:
 
 
 def end_with_parent() -> None:
-    """Let the kernel stop this process as soon as its parent has ended, which no handler of the parent could promise.
+    """Let Linux stop this process as soon as its parent has ended, which no handler of the parent could promise.
 
     A training that outlived the command would write into the folder of the next one, a search would only take time.
     """
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _follow(process: subprocess.Popen[bytes], log: TextIO, progress: Callable[[str], None], name: str) -> None:

@@ -1,6 +1,5 @@
 """Files and folders that are written completely or not at all."""
 
-import fcntl
 import glob
 import gzip
 import hashlib
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 from ode_transformer.support.errors import LockedError, UserError
 
 DIGESTS = "SHA256SUMS"
+LOCK_FILE = ".lock"  # stays, empty, in a folder that was locked
 PACKAGE = Path(__file__).resolve().parents[1]  # the value of fairseq's --user-dir
 
 
@@ -38,19 +38,22 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    directory = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)  # makes the rename itself survive a power cut
-    finally:
-        os.close(directory)
+    if os.name == "posix":  # Windows opens no folder
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)  # makes the rename itself survive a power cut
+        finally:
+            os.close(directory)
 
 
 def temporary_path(target: Path) -> Path:
     """Return where this process may write before it renames to ``target``; remove what killed processes left there."""
     start = f".{target.name}.{platform.node()}-"
     for leftover in target.parent.glob(f"{glob.escape(start)}*.tmp"):
+        from psutil import pid_exists  # slow, and seldom needed
+
         process = leftover.name[len(start) : -len(".tmp")]
-        if not Path("/proc", process).exists():
+        if not (process.isdecimal() and pid_exists(int(process))):
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
@@ -231,16 +234,16 @@ def lock_directory(directory: Path, work: str) -> Iterator[None]:
     :param work: names the work for the other process's error, such as "training"
     :raises LockedError: another process holds the lock
     """
+    from filelock import FileLock, Timeout  # slow
+
     directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(directory, os.O_RDONLY)  # the directory itself, so that no lock file remains in it
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LockedError(f"{directory}: another process is {work} here") from error
+        # For all who may write into a shared folder.
+        lock = FileLock(directory / LOCK_FILE, mode=0o666).acquire(blocking=False)
+    except Timeout as error:
+        raise LockedError(f"{directory}: another process is {work} here") from error
+    with lock:
         yield
-    finally:
-        os.close(descriptor)
 
 
 def file_name(name: str) -> str:

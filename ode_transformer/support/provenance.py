@@ -44,5 +44,7 @@ def _git(*arguments: str) -> str:
 
 
 def _processor_name() -> str:
-    name = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    return name[1].strip() if name else platform.machine()
+    processors = Path("/proc/cpuinfo")  # of Linux
+    text = processors.read_text(encoding="utf-8") if processors.exists() else ""
+    name = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    return name[1].strip() if name else platform.processor() or platform.machine()

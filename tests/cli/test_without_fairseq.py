@@ -1,4 +1,7 @@
-"""Trained models are used without any module of fairseq: each way of use runs in a process of its own, in turn."""
+"""Trained models are used on any system, without any module of fairseq: each way of use runs in a process of its own.
+
+The processes lack what only Linux and macOS have.
+"""
 
 import json
 import os
@@ -10,6 +13,13 @@ import pytest
 from plain_models import make_plain_model
 
 ROOT = Path(__file__).parents[2]
+# As on another system; libraries that choose other modules there have been imported before.
+ELSEWHERE = """
+import asyncio, filelock, os, psutil, sys
+sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios"))
+for name in ("fork", "forkpty", "sched_getaffinity"):
+    delattr(os, name)
+"""
 COUNT = """
 import json, sys
 print()
@@ -59,9 +69,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loaded_modules(program: str, *words: object, stdin: str = "") -> list[str]:
-    """Run a program and return the modules of fairseq that it has loaded."""
+    """Run a program as on another system and return the modules of fairseq that it has loaded."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-c", program + COUNT, *map(str, words)]
+    command = [sys.executable, "-c", ELSEWHERE + program + COUNT, *map(str, words)]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     modules: list[str] = json.loads(done.stdout.splitlines()[-1])
@@ -69,9 +79,10 @@ def loaded_modules(program: str, *words: object, stdin: str = "") -> list[str]:
 
 
 def test_translate(folder: Path) -> None:
-    """Nor by PyTorch's compiler, which takes longer to import than the rest."""
+    """Nor by PyTorch's compiler, which takes longer to import than the rest; with batches for several processes."""
     program = f"{MAIN}assert 'torch._dynamo' not in sys.modules\n"
-    assert loaded_modules(program, "translate", "--path", folder / "model.pt", stdin="The child sleeps.\n") == []
+    words = ("translate", "--path", folder / "model.pt", "--batch-size", 1)
+    assert loaded_modules(program, *words, stdin="The child sleeps.\n" * 8) == []
 
 
 def test_verify(folder: Path) -> None:

@@ -42,7 +42,6 @@ def test_a_folder_is_locked_as_long_as_its_process_lives(tmp_path: Path) -> None
         other.wait()
     with lock_directory(tmp_path, "preparing"):
         pass
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("exists", [True, False])
