@@ -148,14 +148,19 @@ def _load_aligned_words(original: Function, path: str | None) -> dict[str, str] 
 
 
 @_replace(options, "parse_args_and_arch")
-def _validate_without_task(
-    original: Function, parser: argparse.ArgumentParser, *arguments: Any, **keywords: Any
-) -> Any:
-    """Let fairseq-validate do without ``--task``, which ends in a KeyError: the checkpoint says its task."""
+def _parse_options(original: Function, parser: argparse.ArgumentParser, *arguments: Any, **keywords: Any) -> Any:
+    """Let fairseq-validate do without ``--task``, and ``--bf16`` without a TPU.
+
+    fairseq ends in a KeyError, though the checkpoint says its task. It takes ``--bf16`` for ``--tpu``, which ends in an
+    AttributeError.
+    """
     for action in parser._actions:
         if action.dest == "task" and action.default is None:
             action.default = "translation"
-    return original(parser, *arguments, **keywords)
+    parsed = original(parser, *arguments, **keywords)
+    args = parsed[0] if isinstance(parsed, tuple) else parsed
+    args.tpu = getattr(args, "tpu", False) and utils.xm is not None  # of torch_xla
+    return parsed
 
 
 @_replace(TranslationTask, "get_interactive_tokens_and_lengths")

@@ -458,6 +458,14 @@ def test_validation_needs_no_task(pinned: Callable[[Any, str], None]) -> None:
         options.parse_args_and_arch(options.get_validation_parser(), words)
 
 
+def test_bfloat16_needs_no_tpu(pinned: Callable[[Any, str], None]) -> None:
+    words = ["data", "--arch", "transformer", "--memory-efficient-bf16"]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    assert (args.bf16, args.tpu) == (True, False)
+    pinned(options, "parse_args_and_arch")
+    assert options.parse_args_and_arch(options.get_training_parser(), words).tpu
+
+
 def test_an_update_at_the_end_of_an_epoch_is_saved(pinned: Callable[[Any, str], None], tmp_path: Path) -> None:
     iterator = Namespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
     trainer = Mock(data_parallel_rank=0, checkpoint_suffix="", task=Namespace())
