@@ -10,7 +10,7 @@ from ode_transformer.support.errors import FAIRSEQ_MISSING
 if find_spec("fairseq") is None:
     raise ModuleNotFoundError(FAIRSEQ_MISSING, name="fairseq")
 
-from ode_transformer.models import adam, criteria, fairseq_corrections, tasks  # noqa: F401
+from ode_transformer.models import adam, criteria, fairseq_corrections, late_norm, tasks  # noqa: F401
 from ode_transformer.models.bert import ODEBertModel
 from ode_transformer.models.ode_transformer import ODELanguageModel, ODETransformerModel
 from ode_transformer.models.reformer import ReformerModel

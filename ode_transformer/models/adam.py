@@ -46,7 +46,11 @@ class FairseqAdam(adam.FairseqAdam):
     def __init__(self, cfg: Any, params: Iterable[Tensor]) -> None:
         FairseqOptimizer.__init__(self, cfg)
         self._parameters = params = list(params)
-        self._factor = self._clip_factor = 1.0
+        # The update multiplies gradients by both; tensors of the GPU if the norm is not read.
+        self._factor: float | Tensor = 1.0
+        self._clip_factor: float | Tensor = 1.0
+        self.is_late = False  # until the next ``zero_grad``: the norm stays on the GPU
+        self._overflow: Tensor | None = None  # then 1 if it is not finite, else 0
         self._copy: FlatTensor | None = None  # float32, of parameters in half precision
         self._values: FlatTensor | None = None
         if params[0].dtype in (torch.float16, torch.bfloat16):
@@ -66,6 +70,11 @@ class FairseqAdam(adam.FairseqAdam):
         joined = self._optimizer.flat
         if joined is not None:
             self._optimizer.flat = joined[0], flat.join_gradients(self._parameters, joined[1])
+
+    @property
+    def can_be_late(self) -> bool:
+        """Whether ``is_late`` may be set: all parameters are one tensor of a GPU."""
+        return self._values is not None and flat.suits(self._values.whole.device)
 
     @property
     def _gradients(self) -> FlatTensor:
@@ -89,10 +98,13 @@ class FairseqAdam(adam.FairseqAdam):
 
         fairseq's trainer says at its call that some optimizers do so. Its own Adam multiplies in place.
         """
-        self._factor *= float(c)
+        self._factor = self._factor * (c.double() if self.is_late and isinstance(c, Tensor) else float(c))
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """Return the norm of all gradients on the CPU; the update scales them if it is larger than ``max_norm`` > 0."""
+        """Return the norm of all gradients; the update scales them if it is larger than ``max_norm`` > 0.
+
+        The norm is on the CPU, or stays on the GPU if ``is_late``. Then an update changes nothing if it is not finite.
+        """
         self._collect_gradients()
         if self._values is not None:
             norm = torch.linalg.vector_norm(self._gradients.whole, dtype=torch.float32)
@@ -100,20 +112,30 @@ class FairseqAdam(adam.FairseqAdam):
             norm = torch.nn.utils.get_total_norm([p.grad for p in self.params if p.grad is not None])
         if aggregate_norm_fn is not None:
             norm = aggregate_norm_fn(norm)
+        if self.is_late:
+            norm = norm * self._factor
+            self._overflow = norm.isfinite().logical_not().float()
+            self.clip_to(max_norm, norm, _NORM_MARGIN)
+            return norm
         norm = norm.cpu() * self._factor  # read once: the trainer looks at it several times
         self._clip_factor = min(1.0, max_norm / (float(norm) + _NORM_MARGIN)) if max_norm > 0 else 1.0
         return norm
 
+    def clip_to(self, max_norm: float, norm: Tensor, margin: float = 0.0) -> None:
+        """Let the update scale gradients whose norm on the GPU is larger than ``max_norm`` > 0."""
+        self._clip_factor = (max_norm / (norm.double() + margin)).clamp(max=1) if max_norm > 0 else 1.0
+
     def step(self, closure: Callable[[], float] | None = None, scale: float = 1.0, groups: Any = None) -> None:
         """Update all parameters that have a gradient, which is divided by ``scale``."""
         self._collect_gradients()
-        self.optimizer.step(closure, scale=scale / (self._factor * self._clip_factor))
+        self.optimizer.step(closure, scale=scale / (self._factor * self._clip_factor), overflow=self._overflow)
         self._factor = self._clip_factor = 1.0
         if self._values is not None and self._copy is not None:
             self._values.whole.copy_(self._copy.whole)
 
     def zero_grad(self) -> None:
         self._factor = self._clip_factor = 1.0
+        self.is_late, self._overflow = False, None
         for parameter in self._parameters:
             parameter.grad = None
 

@@ -38,11 +38,20 @@ class Adam(torch.optim.Optimizer):
         self._flat_moments = [FlatTensor(flat[0].parts) for _ in MOMENTS] if flat else []
         self._updates_all = flat is not None and flat[0].whole.dtype != flat[1].whole.dtype
         self._endless: dict[torch.device, Tensor] = {}  # t of PyTorch's kernel
+        self._counted: list[Tensor] = []  # parameters of the last update
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None, scale: float = 1.0) -> float | None:  # type: ignore[override]
-        """Update all parameters that have a gradient, which is divided by ``scale``."""
-        loss = None
+    def step(  # type: ignore[override]
+        self,
+        closure: Callable[[], float] | None = None,
+        scale: float | Tensor = 1.0,
+        overflow: Tensor | None = None,
+    ) -> float | None:
+        """Update all parameters that have a gradient, which is divided by ``scale``.
+
+        :param overflow: 1 if the update shall change nothing but its number, else 0, as a tensor of their device
+        """
+        loss, self._counted = None, []
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
@@ -53,7 +62,7 @@ class Adam(torch.optim.Optimizer):
                 for tensors in self._tensors(group["params"], list(run)) if count else ():
                     together[tensors[0].device, count].append(tensors)
             for (device, count), rows in together.items():
-                self._update(rows, device, count, group, scale)
+                self._update(rows, device, count, group, scale, overflow)
         return loss
 
     def _count_update(self, number: int, parameter: Tensor) -> int:
@@ -66,7 +75,14 @@ class Adam(torch.optim.Optimizer):
             flat = [moment.parts[number] for moment in self._flat_moments]
             state.update(zip(MOMENTS, flat or [torch.zeros_like(parameter) for _ in MOMENTS], strict=True))
         state["step"] += 1
+        self._counted.append(parameter)
         return int(state["step"])
+
+    def forget_update(self) -> None:
+        """Take back the number of the last update, which has changed nothing else."""
+        for parameter in self._counted:
+            self.state[parameter]["step"] -= 1
+        self._counted = []
 
     def _tensors(self, parameters: list[Tensor], run: list[int]) -> list[list[Tensor]]:
         """Return θ, g, m and v of neighbouring parameters, which are one slice of flat tensors."""
@@ -77,12 +93,20 @@ class Adam(torch.optim.Optimizer):
         return [[values, gradients.to(values.dtype), *moments]]
 
     def _update(
-        self, rows: list[list[Tensor]], device: torch.device, updates: int, group: dict[str, Any], scale: float
+        self,
+        rows: list[list[Tensor]],
+        device: torch.device,
+        updates: int,
+        group: dict[str, Any],
+        scale: float | Tensor,
+        overflow: Tensor | None,
     ) -> None:
         beta1, beta2 = group["betas"]
         correction = math.sqrt(1 - beta2**updates) / (1 - beta1**updates)
         if device not in self._endless:
             self._endless[device] = torch.full((), math.inf, device=device)
+        if not isinstance(scale, Tensor) and scale != 1.0:
+            scale = torch.full((), scale, device=device)
         values, gradients, *moments = (list(column) for column in zip(*rows, strict=True))
         torch._fused_adamw_(
             values,
@@ -98,7 +122,8 @@ class Adam(torch.optim.Optimizer):
             eps=group["eps"],
             amsgrad=False,
             maximize=False,
-            grad_scale=None if scale == 1.0 else torch.full((), scale, device=device),
+            grad_scale=scale.float() if isinstance(scale, Tensor) else None,
+            found_inf=overflow,
         )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -512,7 +512,8 @@ def test_losses_that_are_no_numbers_end_in_one_line(pinned: Callable[[Any, str],
     with pytest.raises(OptionError, match="update 5: gradients are Nan/Inf; .*crash_batch.txt.*--lr"):
         Trainer.train_step(trainer, [{"id": torch.tensor([7, 3])}, {}])  # no batch is left for the second update
     assert (tmp_path / "crash_batch.txt").read_text() == "7\n3\n"
-    pinned(Trainer, "train_step")
+    for _ in range(2):  # the late reading of norms is around it
+        pinned(Trainer, "train_step")
     with pytest.raises(FloatingPointError):
         Trainer.train_step(trainer, [{"id": torch.tensor([7, 3])}])
 
