@@ -12,7 +12,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as compile_kernel
 
-from ode_transformer.speed import loss_kernels
+from ode_transformer.speed import loss_kernels, search_attention, search_kernels
 from ode_transformer.speed.losses import BLOCK, WARPS
 
 HALF, FLOAT, NUMBERS = "*fp16", "*fp32", "*i64"
@@ -30,6 +30,13 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, int], int]] = [
         {"z": HALF, "target": NUMBERS, "log_sum": FLOAT, "factor": FLOAT, "stride": "i32"} | _LOSS,
         {"V": 34040, "BLOCK": BLOCK},
         WARPS,
+    ),
+    (
+        search_kernels.attend,
+        {**dict.fromkeys(("projected", "memory"), HALF), "table": NUMBERS, "position": NUMBERS}
+        | {"relative": HALF, "out": HALF, "scale": "fp32"},
+        {"R": 656, "H": 8, "D": 64, "L": 64, "T": 64, "CLIP": 20, "WIDTH": 64, "BLOCK": search_attention.BLOCK},
+        search_attention.WARPS,
     ),
 ]
 

@@ -78,6 +78,7 @@ if [ -n "$gpu" ]; then
   searches=(fairseq-6 euler-6-graphs rk2-6-graphs)
   speed search-before 40 "$before" '' --what decode --systems "${searches[@]}" --sentences 163
   speed search-after 40 "$now" '' --what decode --systems "${searches[@]}" --sentences 163
+  speed search-table 40 "$now" search --what decode --systems "${searches[@]}" --sentences 163
   trainings trainings-base 130 --seconds 60 --updates 600 --systems fairseq-12 rk2-6-recorded
   trainings trainings-tiny 110 --size tiny --seconds 50 --updates 600 --systems fairseq-12 rk2-6-recorded
   nvidia-cuda-mps-control -d 2>/dev/null

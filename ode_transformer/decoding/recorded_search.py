@@ -33,7 +33,7 @@ from ode_transformer.nn import (
     best_of_hypotheses,
     choose_continuations,
 )
-from ode_transformer.speed import recording
+from ode_transformer.speed import recording, search_attention
 from ode_transformer.speed.shapes import round_up_count
 
 BLOCK = 16  # positions; within a block all steps attend to as many
@@ -89,7 +89,7 @@ class RecordedSearch:
         rows = B * k
         self.source = source.clone()
         self.encoder_outs: list[EncoderOutput | None] = []
-        self.inputs = FixedStep(rows, capacity, device)
+        self.inputs = FixedStep(rows, capacity, device, search_attention.choose(device))
         self.states = models.start(self.inputs)
         self.tokens = torch.full((rows, capacity + 1), PADDING, device=device)
         self.scores = torch.zeros(rows, capacity, device=device)  # sums up to each position

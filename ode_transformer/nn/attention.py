@@ -141,7 +141,13 @@ class MultiheadAttention(nn.Module):
         heads, factor = self.heads, 1.0
         bias = None if mask.bias is None else mask.bias.to(x.dtype)
         if isinstance(cache, KeyValueCache):
-            projected = self.in_proj(x).view(1, *batch, 3, heads, dim // heads).movedim(-3, 1)  # [1, 3, B, .., H, C/H]
+            projected = self.in_proj(x)
+            if weights is None and change_values is None and self.relative_values is None and not self.dropout.active:
+                relative = None if self.relative_keys is None else self.relative_keys.weight
+                attended = cache.attend(projected, heads, relative)
+                if attended is not None:
+                    return self.out_proj(attended)
+            projected = projected.view(1, *batch, 3, heads, dim // heads).movedim(-3, 1)  # [1, 3, B, .., H, C/H]
             query, added = projected[:, 0].reshape(-1, 1, dim // heads), projected[:, 1:]  # [B · .. · H, 1, C/H]
             if change_values is not None:
                 values = change_values(projected[0, 2].unsqueeze(-2)).squeeze(-2)

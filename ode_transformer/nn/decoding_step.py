@@ -2,12 +2,15 @@
 
 A fixed step has equal shapes and reads and writes the same memory, as CUDA graphs need. Its cache has room for more
 positions than there are: a step writes where its position says and attends to the whole room, and a mask hides the
-positions to come. Caches are reordered when a step writes them, so that it contains this, too.
+positions to come. Caches are reordered when a step writes them, so that it contains this, too; or they stay, and the
+step has a table of the rows in which each hypothesis finds its past.
 
 Axes: B batch, H heads, T target positions, S keys, C channels, k rows that share an encoder output.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -73,20 +76,30 @@ class FixedStep:
 
     :param rows: R, the number of hypotheses
     :param capacity: positions for which there is room
+    :param attend: writes and reads memories by the table, see ``FixedCache.attend``; None to reorder caches
     :ivar room: positions that the step attends to
     :ivar is_odd: True for every second step, which reads the caches that the step before has written
     :ivar tokens: the last one of each row, [R, 1]
     :ivar position: its number, from 0 on, [1]
     :ivar rows: the row of the last step that each row continues, [R]
+    :ivar table: the row in which each row finds its keys and values of earlier positions, [R, capacity]
     """
 
-    def __init__(self, rows: int, capacity: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        rows: int,
+        capacity: int,
+        device: torch.device,
+        attend: Callable[[Tensor, Tensor, FixedStep, Tensor | None], Tensor] | None = None,
+    ) -> None:
         self.capacity = self.room = capacity
+        self.attend = attend
         self.is_odd = False
         self.tokens = torch.zeros(rows, 1, dtype=torch.long, device=device)
         self.position = torch.zeros(1, dtype=torch.long, device=device)
         self.rows = torch.arange(rows, device=device)
         self._same_rows = self.rows.clone()
+        self.table = torch.zeros(rows, capacity, dtype=torch.long, device=device)
 
     def begin(self, token: int) -> None:
         """Prepare the first step of a search, whose hypotheses all begin with ``token``."""
@@ -98,6 +111,8 @@ class FixedStep:
         """Prepare the next step."""
         self.tokens.copy_(tokens)
         self.rows.copy_(rows)
+        if self.attend is not None:
+            self.table.copy_(self.table.index_select(0, rows)).index_copy_(1, self.position, rows[:, None])
         self.position.add_(1)
 
     def mask(self, choice: AttentionChoice) -> AttentionMask:
@@ -129,6 +144,16 @@ class FixedCache(KeyValueCache):
         used = self.positions[: self.length]
         torch.index_select(earlier[: self.length], 2, self._step.rows, out=used)
         used.index_copy_(0, self._step.position, added)
+
+    def attend(self, projected: Tensor, heads: int, relative: Tensor | None) -> Tensor | None:
+        """Write a position and attend, [B, 1, 3C] -> [B, 1, C]; None where the caches are reordered."""
+        if self._step.attend is None or projected.dim() > 3:
+            return None
+        if not self.length:
+            shape = self._step.capacity, 2, len(projected), heads, projected.size(-1) // (3 * heads)
+            self._memories = projected.new_zeros(shape)
+        self.length = self._step.room
+        return self._step.attend(projected, self._memories, self._step, relative)
 
     def clear(self) -> None:
         """Set all keys and values to zero: attention multiplies those that it masks by 0, and 0 · NaN is NaN."""

@@ -41,6 +41,15 @@ class KeyValueCache:
         self.positions[self.length : length] = added
         self.length = length
 
+    def attend(self, projected: Tensor, heads: int, relative: Tensor | None) -> Tensor | None:
+        """Write a position and attend to all, if the cache computes this itself; else return None.
+
+        :param projected: queries, keys and values, [B, .., 1, 3C]
+        :param relative: vectors of relative positions, added to the keys
+        :returns: [B, .., 1, C]
+        """
+        return None
+
     def clear(self) -> None:
         """Forget all positions."""
         self.length = 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from ode_transformer.decoding import recorded_search
 from ode_transformer.decoding.recorded_search import RecordedSearches
 from ode_transformer.nn import BeamSearch, NoTranslation, SearchOptions, beam_search
-from ode_transformer.speed import recording
+from ode_transformer.speed import recording, search_attention
 
 # Operators that wait for numbers of the GPU
 WAITING = {"_local_scalar_dense", "equal", "is_nonzero", "item", "nonzero", "unique_consecutive"}
@@ -90,6 +91,24 @@ def test_a_recorded_search_finds_the_same(
     assert len(found) > 2
     assert len(recordings) > 6  # of two shapes, the first step and a block or more each, in two memories
     assert recordings[0].repetitions == 2 + 2  # two batches, steps 1 and 3
+
+
+@pytest.mark.parametrize("options", [{}, {"max_relative_positions": 0}, {"relative_values": True}])
+def test_a_search_without_copies_finds_the_same_to_the_last_bit(
+    recordings: list[Recording], options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative positions of values are of a cache that is reordered, as ever."""
+    model, found = small_model(2, arch="ode_transformer_rk2", **options), []
+    with torch.no_grad():
+        model.decoder.embed_tokens.weight[EOS] *= 1.3
+    calls = Mock(side_effect=search_attention.attend_by_formula)
+    for attend in (None, calls):
+        monkeypatch.setattr(search_attention, "choose", lambda _, attend=attend: attend)
+        recorded = RecordedSearches()
+        found.append([search([model], lengths, recorded, min_len=3) for lengths in ([6, 3, 1, 5], [7, 7, 2, 4])])
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+    assert len({len(h["tokens"]) for batch in found[0] for of_sentence in batch for h in of_sentence}) > 2
+    assert calls.called == ("relative_values" not in options)
 
 
 def test_a_sentence_without_scores_leaves_later_batches_alone(recordings: list[Recording]) -> None:

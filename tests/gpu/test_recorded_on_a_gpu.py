@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import interpreted_search
 import launches
 import pytest
 import torch
@@ -153,6 +154,13 @@ def test_the_kernels_of_the_loss_compute_the_formula(dtype: torch.dtype, monkeyp
         outcomes.append((loss.detach(), nll, z.grad))
     torch.testing.assert_close(outcomes[1][:2], outcomes[0][:2], rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(outcomes[1][2], outcomes[0][2], rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", interpreted_search.CASES, ids=str)
+def test_the_kernel_of_a_search_attends_as_the_formula(case: Any) -> None:
+    ours, expected = (interpreted_search.outcome(*case, by_kernel, "cuda") for by_kernel in (True, False))
+    tolerance = max(1e-5, 4 * torch.finfo(case[0]).eps)
+    torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_the_meter_counts_the_launches_of_a_recorded_step() -> None:

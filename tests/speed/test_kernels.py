@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import interpreted_loss
+import interpreted_search
 import torch
 
 from ode_transformer.speed import kernels
@@ -18,6 +19,15 @@ def test_the_loss_and_its_gradient_are_those_of_the_formula(tmp_path: Path) -> N
         *expected, expected_gradient = interpreted_loss.outcome(dtype, smoothing, by_kernels=False)
         torch.testing.assert_close([loss, nll], expected, rtol=1e-6, atol=1e-5)
         torch.testing.assert_close(gradient, expected_gradient, rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+
+
+def test_a_search_attends_to_rows_of_its_table_as_by_the_formula(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, interpreted_search.__file__, tmp_path / "outcomes.pt"], check=True)
+    for case, outcome in zip(interpreted_search.CASES, torch.load(tmp_path / "outcomes.pt"), strict=True):
+        expected = interpreted_search.outcome(*case, by_kernel=False)
+        tolerance = max(1e-5, 4 * torch.finfo(case[0]).eps)
+        torch.testing.assert_close(outcome[:-1], expected[:-1], rtol=tolerance, atol=tolerance)
+        assert torch.equal(outcome[-1], expected[-1])  # the memory
 
 
 def test_no_kernel_runs_that_no_gpu_has_tried(monkeypatch) -> None:
