@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as compile_kernel
 
-from ode_transformer.speed import loss_kernels, search_attention, search_kernels
+from ode_transformer.speed import loss_kernels, search_attention, search_kernels, sublayer_kernels, sublayers
 from ode_transformer.speed.losses import BLOCK, WARPS
 
 HALF, FLOAT, NUMBERS = "*fp16", "*fp32", "*i64"
 _LOSS = {"padding": "i32", "own": "fp32", "uniform": "fp32"}
+_DRAW, _ROWS = {"lowest": "i32", "scale": "fp32"}, {"ROWS": sublayers.ROWS}
+_COLUMNS = {"C": 512, "BLOCK": 512}  # of a row; those of an inner layer are computed in blocks
+_INNER = {"C": 2048, "BLOCK": sublayers.BLOCK}
+_LAST = ("weight", "total", "dtotal")  # arguments that are None where no normalisation follows
 # Kernel, types of its arguments, constants, warps
-KERNELS: list[tuple[Any, dict[str, str], dict[str, int], int]] = [
+KERNELS: list[tuple[Any, dict[str, str], dict[str, Any], int]] = [
     (
         loss_kernels.forward,
         {"z": HALF, "target": NUMBERS, "loss": FLOAT, "nll": FLOAT, "log_sum": FLOAT} | _LOSS,
@@ -38,10 +43,43 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, int], int]] = [
         {"R": 656, "H": 8, "D": 64, "L": 64, "T": 64, "CLIP": 20, "WIDTH": 64, "BLOCK": search_attention.BLOCK},
         search_attention.WARPS,
     ),
+    (
+        sublayer_kernels.add_dropped,
+        {**dict.fromkeys(("u", "bias", "total", "y", "weight", "shift"), HALF), "seed": NUMBERS}
+        | {"new_total": HALF, "x": HALF, "mean": FLOAT, "deviation": FLOAT, **_DRAW, "eps": "fp32"},
+        _COLUMNS,
+        sublayers.WARPS,
+    ),
+    (
+        sublayer_kernels.add_dropped_backward,
+        {**dict.fromkeys(("dnew_total", "dx", "y", "new_total", "weight"), HALF), "seed": NUMBERS}
+        | {"mean": FLOAT, "deviation": FLOAT, "du": HALF, "dtotal": HALF, "dy": HALF, "sums": FLOAT}
+        | {**_DRAW, "N": "i32"},
+        _COLUMNS | _ROWS,
+        sublayers.WARPS,
+    ),
+    (
+        sublayer_kernels.activate,
+        {"z": HALF, "bias": HALF, "seed": NUMBERS, "h": HALF, **_DRAW},
+        _INNER | {"COLUMNS": 2048},
+        sublayers.WARPS,
+    ),
+    (
+        sublayer_kernels.activate_backward,
+        {"dh": HALF, "h": HALF, "dz": HALF, "sums": FLOAT, "scale": "fp32", "N": "i32"},
+        _INNER | _ROWS,
+        sublayers.WARPS,
+    ),
+    (
+        sublayer_kernels.add_rows,
+        {"sums": FLOAT, "out": HALF, "P": "i32"},
+        {"COLUMNS": 1536, "ROWS": 32, "BLOCK": 32},
+        sublayers.WARPS,
+    ),
 ]
 
 
-def resources(kernel: Any, types: dict[str, str], constants: dict[str, int], warps: int) -> dict[str, int]:
+def resources(kernel: Any, types: dict[str, str], constants: dict[str, Any], warps: int) -> dict[str, int]:
     """Return what a program of a kernel takes of a multiprocessor: REG registers a thread, STACK and LOCAL bytes."""
     signature = types | dict.fromkeys(constants, "constexpr")
     source = ASTSource(kernel, signature=signature, constexprs=constants)
@@ -55,6 +93,14 @@ def resources(kernel: Any, types: dict[str, str], constants: dict[str, int], war
     return {name: int(number) for name, number in pairs if number.isdigit()}
 
 
+def variants() -> Iterator[tuple[Any, dict[str, str], dict[str, Any], int]]:
+    """Yield all kernels, those of a layer's end also without what they lack there."""
+    for kernel, types, constants, warps in KERNELS:
+        yield kernel, types, constants, warps
+        if "weight" in types:
+            yield kernel, types, constants | {name: None for name in _LAST if name in types}, warps
+
+
 if __name__ == "__main__":
-    for entry in KERNELS:
+    for entry in variants():
         print(entry[0].__name__, resources(*entry))

@@ -20,8 +20,11 @@ from unittest.mock import patch
 import torch
 from launches import build
 from systems import SIZES
+from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from ode_transformer.nn.dropout import Dropout
+from ode_transformer.speed import sublayers
 from ode_transformer.speed.losses import label_smoothed_cross_entropy
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.tables import markdown_table
@@ -63,23 +66,62 @@ def passes(args: argparse.Namespace) -> str:
 
 
 def kernels(args: argparse.Namespace) -> str:
-    """Return a table of the loss and its gradient by formula and by kernels, [4096, 34040] in half precision."""
-    positions, words = (4096, 34040) if args.device == "cuda" else (2, 4500)
-    logits = torch.randn(positions, words, device=args.device, dtype=torch.float16)
-    target = torch.randint(2, words, (positions,), device=args.device)
-    moved = 4 * logits.numel() * logits.element_size()  # read; read, written; and the copy
+    """Return a table of forward and backward passes by formula and by kernels, of 4,096 positions in half precision."""
+    is_gpu = args.device == "cuda"
+    positions, words, dim, inner = (4096, 34040, 512, 2048) if is_gpu else (2, 4500, 16, 32)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, device=args.device, dtype=torch.float16, requires_grad=True)
+
+    logits, target = random(positions, words), torch.randint(2, words, (positions,), device=args.device)
+    bias, u, y, inner_bias, z = (
+        random(dim),
+        random(positions, dim),
+        random(positions, dim),
+        random(inner),
+        random(positions, inner),
+    )
+    norm, dropout, seed = (
+        nn.LayerNorm(dim).to(u),
+        Dropout(0.1).train(),
+        torch.ones(1, dtype=torch.int64, device=args.device),
+    )
+
+    def loss() -> Tensor:
+        return label_smoothed_cross_entropy(logits.clone(), target, 1, 0.1)[0].sum()
+
+    def join_by_formula() -> Tensor:
+        increment = dropout(u + bias)
+        return torch.stack((increment, norm(y + increment)))
+
+    def join_by_kernels() -> Tensor:
+        return torch.stack(sublayers.add_dropped(u, bias, None, y, norm, seed, 0.1))
+
+    # What is computed, by formula and by kernels; numbers that have to move once at least
+    pairs: list[tuple[str, Callable[[], Tensor], Callable[[], Tensor], int]] = [
+        ("loss, and a copy", loss, loss, 5 * logits.numel()),
+        ("dropout, sum, normalisation, and a copy", join_by_formula, join_by_kernels, 14 * u.numel()),
+        (
+            "bias, ReLU, dropout",
+            lambda: dropout(torch.relu(z + inner_bias)),
+            lambda: sublayers.activate(z, inner_bias, seed, 0.1),
+            5 * z.numel(),
+        ),
+    ]
     rows = []
-    for by_kernels in (False, True):
-        with patch("ode_transformer.speed.kernels.is_used", lambda *_, used=by_kernels: used):
+    for name, by_formula, by_kernels, numbers in pairs:
+        for way, function in (("formula", by_formula), ("kernels", by_kernels)):
+            with patch("ode_transformer.speed.kernels.is_used", lambda *_, way=way: way == "kernels"):
+                result = function()
+                gradient, leaves = torch.ones_like(result), [logits, bias, u, y, inner_bias, z]
 
-            def compute() -> None:
-                z = logits.clone().requires_grad_()
-                label_smoothed_cross_entropy(z, target, 1, 0.1)[0].sum().backward()
+                def compute(function=function, gradient=gradient, leaves=leaves) -> None:  # type: ignore[no-untyped-def]
+                    torch.autograd.grad(function(), leaves, gradient, allow_unused=True)
 
-            seconds = seconds_of(compute, args.repetitions, args.device)
-        name = "loss, kernels" if by_kernels else "loss, formula"
-        rows.append([name, f"{1e6 * seconds:.0f}", f"{moved / seconds / 1e12:.2f}"])
-    return markdown_table(["both passes and a copy", "µs", "TB/s of the least that has to move"], rows)
+                seconds = seconds_of(compute, args.repetitions, args.device)
+            speed = 2 * numbers / seconds / 1e12
+            rows.append([f"{name}: {way}", f"{1e6 * seconds:.0f}", f"{speed:.2f}"])
+    return markdown_table(["both passes", "µs", "TB/s of the least that has to move"], rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -62,7 +62,7 @@ if [ -n "$gpu" ]; then
   part profile 60 python benchmarks/kernel_times.py passes fairseq-6 --sentences 163 665
   # Are kernels right, and fast?
   part tests 60 python -m pytest -q -n 4 tests/gpu
-  part tests-loss 60 env ODE_TRANSFORMER_TRY=loss python -m pytest -q -n 4 tests/gpu
+  part tests-kernels 60 env ODE_TRANSFORMER_TRY='loss sublayers' python -m pytest -q -n 4 tests/gpu
   part kernels 30 python benchmarks/kernel_times.py kernels
   steps=(fairseq-6 fairseq-12 euler-6-recorded rk2-6-recorded)
   for size in '512 --sentences 20' '4k --sentences 163' '16k --sentences 665' '4k_big --sentences 163 --size big'; do
@@ -71,7 +71,9 @@ if [ -n "$gpu" ]; then
     speed "steps-after-${size%% *}" 30 "$now" '' --what train --systems "${steps[@]}" "${flags[@]}"
     speed "steps-loss-${size%% *}" 30 "$now" loss --what train --systems "${steps[@]}" "${flags[@]}"
   done
-  # Seconds and ms of compiled layers, and whether two trainings have equal bits.
+  # Compiled layers or kernels by hand: ms, seconds of compiling, and whether two trainings have equal bits.
+  speed sublayers-4k 40 "$now" 'loss sublayers' --what train --systems "${steps[@]:2}" --sentences 163
+  speed sublayers-16k 40 "$now" 'loss sublayers' --what train --systems "${steps[@]:2}" --sentences 665
   speed compile-4k 60 "$now" 'loss compile' --what train --systems "${steps[@]:2}" --sentences 163
   speed compile-16k 40 "$now" 'loss compile' --what train --systems "${steps[@]:2}" --sentences 665
   part compile-bits 60 env ODE_TRANSFORMER_TRY='loss compile' python -m pytest -q -n 0 tests/gpu -k equal_bits
@@ -87,7 +89,7 @@ if [ -n "$gpu" ]; then
 else
   part profile 120 python benchmarks/kernel_times.py passes fairseq-6 --sentences 2 --size tiny --device cpu --repetitions 1
   part tests 120 python -m pytest -q -n 0 tests/gpu
-  part kernels 120 env TRITON_INTERPRET=1 python benchmarks/kernel_times.py kernels --device cpu --repetitions 1
+  part kernels 200 env TRITON_INTERPRET=1 python benchmarks/kernel_times.py kernels --device cpu --repetitions 1
   small=(--size tiny --sentences 2 --target-length 6 --repetitions 1)
   part steps-before 120 env -C "$before" PYTHONPATH="$before" python benchmarks/speed.py --what train decode "${small[@]}" \
     --json "$out/steps-before.json" --systems fairseq-6 euler-6

@@ -11,7 +11,12 @@ from typing import Any
 import torch
 
 # Name → versions of PyTorch and compute capabilities with which ``tests/gpu`` has passed. No GPU has run one yet.
-TRIED: dict[str, set[tuple[str, tuple[int, int]]]] = {"loss": set(), "search": set(), "compile": set()}
+TRIED: dict[str, set[tuple[str, tuple[int, int]]]] = {
+    "loss": set(),
+    "sublayers": set(),
+    "search": set(),
+    "compile": set(),
+}
 # Further names for this process, which ``benchmarks/on_a_gpu.sh`` sets in order to try them.
 SETTING = "ODE_TRANSFORMER_TRY"
 

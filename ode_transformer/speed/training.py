@@ -7,7 +7,7 @@ this loss replays the gradients, into static tensors that are the ``grad`` of th
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as torch_module
 
 from ode_transformer.nn import Stack
-from ode_transformer.speed import kernels, recording
+from ode_transformer.speed import kernels, recording, sublayers
 from ode_transformer.speed.flat import FlatTensor
 from ode_transformer.speed.shapes import length_edges, round_up_count, round_up_length
 
@@ -34,6 +34,8 @@ UNRECORDED_BATCH = {f"graph_{name}": int(name == "batches") for name in COUNTS} 
 Inputs = dict[str, Tensor]
 # Computes the loss and other results from the inputs of a batch.
 Step = Callable[[Inputs], tuple[Tensor, dict[str, Tensor]]]
+# A module, the name of one of its methods, and a function in its place.
+Method = tuple[nn.Module, str, Callable[..., Any]]
 
 
 def record_training(model: nn.Module, padding: int, lengths: np.ndarray) -> "RecordedTraining":
@@ -73,10 +75,7 @@ class RecordedTraining:
         self.steps: dict[Any, _RecordedStep] = {}
         self.recorder: recording.CUDARecorder | None = recorder
         self.memory = MEMORY_SHARE * recorder.free_bytes()
-        self.compiled: dict[Stack, Any] = {}  # layers of all shapes, of each stack
-        if kernels.is_used("compile", self.anchor.device):
-            stacks = [module for module in model.modules() if isinstance(module, Stack) and not module.recompute]
-            self.compiled = {s: torch.compile(s.step_layers, dynamic=True, fullgraph=True) for s in stacks}
+        self.faster = list(faster_methods(model, self.anchor.device))
 
     def recordable(self, net_input: Mapping[str, Tensor]) -> bool:
         """Tell whether a batch is one of training, has no input beyond the known ones, and is seen by no hook."""
@@ -98,12 +97,12 @@ class RecordedTraining:
             self._write(inputs, padded)
             if self.uses[shape] > 1:
                 begin = time.perf_counter()
-                with self._compiled():
+                with replaced(self.faster):
                     self._record(step, padded, shape)
                 seconds = time.perf_counter() - begin
         recorded = self.steps.get(shape)
         if recorded is None:
-            with self._compiled():
+            with replaced(self.faster):
                 loss, results = step(padded)
         else:
             self._write(inputs, recorded.inputs)
@@ -113,17 +112,6 @@ class RecordedTraining:
         padded_symbols = sum(prod(shapes[name]) for name in texts)
         counts = (1, int(recorded is not None), symbols, padded_symbols, seconds)
         return loss, results | dict(zip(UNRECORDED_BATCH, counts, strict=True))
-
-    @contextmanager
-    def _compiled(self) -> Iterator[None]:
-        """Let stacks step their layers by what is compiled of them, if anything is, within the ``with`` block."""
-        for stack, step_layers in self.compiled.items():
-            stack.step_layers = step_layers  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            for stack in self.compiled:
-                del stack.step_layers
 
     def _write(self, inputs: Inputs, padded: Inputs) -> None:
         """Write inputs into larger tensors: the rest of [B, T] is padding, the rest of [B] is zero."""
@@ -174,6 +162,29 @@ class RecordedTraining:
                 return False
             del self.steps[least]
         return True
+
+
+def faster_methods(model: nn.Module, device: torch.device) -> Iterator[Method]:
+    """Yield what a device computes faster than the methods of the model's modules: once for all shapes."""
+    stacks = [module for module in model.modules() if isinstance(module, Stack) and not module.recompute]
+    for stack in stacks:
+        if kernels.is_used("compile", device):
+            yield stack, "step_layers", torch.compile(stack.step_layers, dynamic=True, fullgraph=True)
+        elif kernels.is_used("sublayers", device):
+            for layer in stack.layers:
+                yield from sublayers.faster_methods(layer)
+
+
+@contextmanager
+def replaced(methods: Sequence[Method]) -> Iterator[None]:
+    """Replace methods within the ``with`` block."""
+    for module, name, function in methods:
+        setattr(module, name, function)
+    try:
+        yield
+    finally:
+        for module, name, _ in methods:
+            delattr(module, name)
 
 
 def padded_shapes(inputs: Inputs, edges: list[int]) -> dict[str, list[int]]:

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from ode_transformer.speed import kernels
+
 FILE = Path(__file__).parents[2] / "docs" / "results" / "studies" / "launches.csv"
 TOLERANCE = 0.01  # beyond it the file is written anew: python benchmarks/launches.py --csv FILE
 LIMITS = list(csv.DictReader(FILE.read_text(encoding="utf-8").splitlines()))
@@ -20,6 +22,19 @@ def test_a_recorded_step_costs_what_the_page_says(name: str) -> None:
     assert cost.launches == pytest.approx(int(limit["launches"]), rel=TOLERANCE)
     assert (cost.bytes + cost.product_bytes) / 1e9 == pytest.approx(float(limit["gigabytes"]), rel=TOLERANCE)
     assert cost.operations / 1e12 == pytest.approx(float(limit["teraoperations"]), rel=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("name", "launched", "gigabytes"),
+    [("euler-6-recorded", 937, 15.33), ("rk2-6-recorded", 1339, 20.66), ("rk4-6-recorded", 2083, 30.20)],
+)
+def test_kernels_that_no_gpu_has_run_save_what_the_page_says(
+    name: str, launched: int, gigabytes: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(kernels.SETTING, "loss sublayers")
+    cost = launches.measure(name, launches.SENTENCES["4096"]).total
+    assert cost.launches == pytest.approx(launched, rel=TOLERANCE)
+    assert (cost.bytes + cost.product_bytes) / 1e9 == pytest.approx(gigabytes, rel=TOLERANCE)
 
 
 def test_the_gradient_of_an_operator_counts_for_its_part() -> None:

@@ -8,6 +8,7 @@ import launches
 import pytest
 import torch
 from fairseq.optim import OPTIMIZER_REGISTRY
+from interpreted_sublayers import CASES, assert_formula, functions
 from models_for_tests import small_model
 from recorded_steps import DROPOUT, SYSTEMS, build_criterion, gradients_of, sample_for
 from torch.profiler import ProfilerActivity, profile
@@ -161,6 +162,33 @@ def test_the_kernel_of_a_search_attends_as_the_formula(case: Any) -> None:
     ours, expected = (interpreted_search.outcome(*case, by_kernel, "cuda") for by_kernel in (True, False))
     tolerance = max(1e-5, 4 * torch.finfo(case[0]).eps)
     torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_kernels_of_sublayers_compute_the_formula(case: Any) -> None:
+    assert_formula(case, functions(*case, device="cuda"))
+
+
+def test_masks_of_kernels_are_those_of_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "is_used", lambda name, _: name == "sublayers")
+    model, sample = small_model(**DROPOUT).half().cuda().train(), on_gpu(sample_for("", 0))
+    criterion, outcomes = build_criterion("", cuda_graphs=True), []
+    criterion(model, sample)[0].backward()
+    for number in range(4):
+        if number == 1:
+            state = torch.cuda.get_rng_state()
+        elif number >= 2:
+            torch.cuda.set_rng_state(state)
+        if number == 3:  # as when a training is resumed: its first batch of a shape is unrecorded
+            criterion = build_criterion("", cuda_graphs=True)
+        model.zero_grad()
+        loss, _, log = criterion(model, sample)
+        assert log["graph_replays"] == (number < 3)
+        loss.backward()
+        outcomes.append((loss.detach(), gradients_of(model)))
+    assert outcomes[0][0] != outcomes[1][0]
+    torch.testing.assert_close(outcomes[2], outcomes[1], rtol=0, atol=0)
+    torch.testing.assert_close(outcomes[3], outcomes[1], rtol=1e-2, atol=1e-2)
 
 
 def test_the_meter_counts_the_launches_of_a_recorded_step() -> None:

@@ -1,0 +1,49 @@
+"""Kernels of sub-layers compute their formulas with the same mask forward and backward, by Triton's interpreter."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import interpreted_sublayers
+import pytest
+import torch
+from interpreted_sublayers import CASES, assert_formula
+from models_for_tests import small_model
+
+from ode_transformer.speed import sublayers
+
+
+def interpreted(path: Path, *flags: str) -> Any:
+    subprocess.run([sys.executable, interpreted_sublayers.__file__, path, *flags], check=True)
+    return torch.load(path)
+
+
+def test_results_and_gradients_are_those_of_the_formula_with_the_same_mask(tmp_path: Path) -> None:
+    outcomes = interpreted(tmp_path / "outcomes.pt")
+    torch.testing.assert_close(outcomes["checkpointed"]["again"], outcomes["checkpointed"]["kept"], rtol=0, atol=0)
+    for case, outcome in zip(CASES, outcomes["functions"], strict=True):
+        assert_formula(case, outcome)
+
+
+@pytest.mark.slow
+def test_trainings_differ_by_their_masks_alone(tmp_path: Path) -> None:
+    outcomes = interpreted(tmp_path / "outcomes.pt", "trainings")
+    expected = interpreted_sublayers.training(False, 0.0)
+    torch.testing.assert_close(outcomes[0.0], expected, rtol=1e-5, atol=1e-6)
+    unrecorded, *replays = outcomes[0.2]
+    assert len({float(loss) for loss, _ in (unrecorded, *replays)}) == 3  # each has other masks
+    torch.testing.assert_close(replays[2], replays[1], rtol=0, atol=0)  # as when a training is resumed
+
+
+@pytest.mark.parametrize(
+    ("options", "replaced"),
+    [
+        ({}, {"increment": 4, "forward": 10}),
+        ({"arch": "macaron"}, {}),
+        ({"arch": "dlstm", "max_relative_positions": 0}, {}),
+    ],
+)
+def test_layers_of_other_kinds_keep_their_methods(options: dict[str, Any], replaced: dict[str, int]) -> None:
+    methods = [name for module in small_model(**options).modules() for _, name, _ in sublayers.faster_methods(module)]
+    assert {name: methods.count(name) for name in methods} == replaced
