@@ -1,7 +1,6 @@
 """The rooms of the package import each other only downwards."""
 
 import ast
-import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,16 +66,3 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
 def test_every_room_has_its_arrows() -> None:
     rooms = {".".join(path.parent.relative_to(PACKAGE).parts) for path in PACKAGE.glob("*/**/__init__.py")}
     assert {room for room in rooms if room != "lab" and not room_of(room)} == set()
-
-
-def test_the_arrows_have_no_circle_and_leave_the_laboratory_alone() -> None:
-    order = list(graphlib.TopologicalSorter({room: others.split() for room, others in ARROWS.items()}).static_order())
-    assert sorted(order) == sorted(ARROWS)
-    plugin = {room: others for room, others in ARROWS.items() if not room.startswith("lab.") and room != "cli"}
-    assert not [room for room, others in plugin.items() if "lab." in others]
-
-
-def test_every_test_file_has_a_name_of_its_own() -> None:
-    """Without packages, pytest takes two files of one name for one module."""
-    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
-    assert sorted(name for name in set(names) if names.count(name) > 1) == []

@@ -158,13 +158,6 @@ def test_refusals_leave_nearly_every_pair_of_options() -> None:
         assert len(set().union(*map(pairs, cover))) > 0.9 * possible, list(axes)
 
 
-def test_every_option_meets_the_others() -> None:
-    """Nobody would test an option without an axis."""
-    met = {name for parts in PARTS for name in parts}
-    dests = {name: {option.dest(stack) for stack in ("", *STACKS)} for name, option in OPTIONS.items()}
-    assert [name for name in OPTIONS if not dests[name] & met] == ["layerdrop", "forget_bias"]
-
-
 LENGTHS, TARGETS = [6, 3, 4], [5, 7, 2]
 
 
