@@ -8,18 +8,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:ode-transformer|fairseq-[a-z-]+|bash|python|pytest) [^`]*)`")
-# Programs that are replaced by one that writes down its arguments and does nothing else.
-PROGRAMS = (
-    *("ode-transformer", "fairseq-preprocess", "fairseq-train", "fairseq-generate", "fairseq-interactive"),
-    *("fairseq-eval-lm", "fairseq-validate", "subword-nmt", "python", "pytest", "pip", "bash"),
-    *("awk", "cat", "cut", "grep", "mkdir", "srun", "git", "nvidia-smi", "zcat", "head", "gunzip"),
-)
-RECORD = """#!/bin/bash
-# In one piece: the programs of a pipe write at the same time.
-printf -v arguments '\\001%s' "$@"
-printf '%s\\n' "${0#"$SHIMS"/}$arguments" >>"$RECORDED"
-# Read the pipe to its end: a writer whose reader is gone would be killed by SIGPIPE, now and then.
-if [[ -p /dev/stdin ]]; then while read -r _; do :; done; fi
+# bash calls this function in place of each program, because it finds none.
+RECORD = """set -euo pipefail
+cd() { :; }
+command_not_found_handle() {
+    local arguments
+    printf -v arguments '%s\\001' "$@"
+    printf '%s\\n' "$arguments" >>"$RECORDED" # in one piece: the programs of a pipe write at the same time
+    # Read the pipe to its end: a writer whose reader is gone would be killed by SIGPIPE, now and then.
+    if [[ -p /dev/stdin ]]; then while read -r _; do :; done; fi
+}
 """
 
 
@@ -62,31 +60,26 @@ def shell_blocks(page: Path) -> list[Block]:
 def recorded_commands(block: Block, folder: Path) -> list[list[str]]:
     """Return the words of each command that bash starts for a block, without starting it.
 
-    :param folder: is made, and serves as the working directory; the replaced programs are beside it
+    :param folder: is made
     """
-    shims, record, work = folder.parent / "shims", folder / "recorded", folder / "work"
+    record, work = folder / "recorded", folder / "work"
     work.mkdir(parents=True)
-    if not shims.exists():
-        shims.mkdir()
-        for program in PROGRAMS:
-            file = shims / program
-            file.write_text(RECORD)
-            file.chmod(0o755)
     splits = ("train", "valid", "val", "test_2016_flickr")
     texts = [f"{split}.{language}" for split in splits for language in ("en", "de")]
     for file in (*texts, *re.findall(r"(?<!<)<\s*([\w./-]+)", block.text)):
         (work / file).touch()
     for file in re.findall(r">\s*([\w./-]+)", block.text):
         (work / file).parent.mkdir(parents=True, exist_ok=True)
-    prelude = "set -euo pipefail; cd() { :; }\n"
     done = subprocess.run(
-        ["/bin/bash", "-c", prelude + block.text],
+        ["/bin/bash", "-c", RECORD + block.text],
         cwd=work,
-        env={"PATH": str(shims), "SHIMS": str(shims), "RECORDED": str(record), "LC_ALL": "C.UTF-8"},
+        env={"PATH": "/nowhere", "RECORDED": str(record), "LC_ALL": "C.UTF-8"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, f"{block.name}: {done.stderr}\n{block.text}"
-    return [line.split("\1") for line in record.read_text(encoding="utf-8").split("\n")[:-1]] if record.exists() else []
+    if not record.exists():
+        return []
+    return [line.split("\1")[:-1] for line in record.read_text(encoding="utf-8").split("\n")[:-1]]
