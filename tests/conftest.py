@@ -1,6 +1,5 @@
 """The text and the trainings that several files of tests start from."""
 
-import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,18 +12,6 @@ if TYPE_CHECKING:
     from commands_for_tests import Text
 
 # What needs PyTorch is imported by the fixtures: the process that hands out the tests, and some tests, need none.
-gc.set_threshold(20_000, 20)  # looking for garbage among all that is imported took a twentieth of the time
-
-# A pipe whose end is that of the tests: forked_commands.SharedServer waits for it.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    PIPE = os.pipe()
-    os.environ["END_OF_TESTS"] = f"/proc/{os.getpid()}/fd/{PIPE[0]}"
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()  # nor is there garbage among it at the end, where pytest looks for it five times
-
-
 SharedFolder = Callable[[str, Callable[[Path], object]], Path]
 
 

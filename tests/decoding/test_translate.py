@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import Pipe
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from select import select
@@ -25,7 +25,6 @@ from checkpoint_for_tests import MAX_POSITIONS, rewrite
 from commands_for_tests import ANY_NAME, COMMANDS, ENVIRONMENT, PAIRS, TIMEOUT, USER_DIR
 from ended_processes import wait_for_end
 from fairseq.hub_utils import GeneratorHubInterface
-from forked_commands import FORKS
 
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import search_processes, translator
@@ -324,8 +323,9 @@ def search_without_end(numbers: Connection) -> None:
 
 
 def test_processes_of_a_search_end_with_the_one_that_started_them() -> None:
-    reader, writer = Pipe(duplex=False)
-    starter = FORKS.Process(target=search_without_end, args=(writer,))
+    processes = get_context("spawn")
+    reader, writer = processes.Pipe(duplex=False)
+    starter = processes.Process(target=search_without_end, args=(writer,))
     starter.start()
     writer.close()
     numbers: list[int] = []

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands_for_tests import PAIRS, TIMEOUT
-from forked_commands import run_forked
+from commands_for_tests import COMMANDS, PAIRS
+from programs_here import run_here, start_programs_here
+
+from ode_transformer.numerics import tableau
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -54,25 +56,28 @@ def test_a_scheme_of_your_own_is_trained_measured_and_translated(
     monkeypatch.chdir(tmp_path)
 
     def run(words: str, status: int = 0, stdin: str = "") -> str:
-        done = run_forked(["ode-transformer", *words.split()], stdin, merge=True, timeout=TIMEOUT)
+        done = run_here(["ode-transformer", *words.split()], stdin, merge=True)
         assert done.returncode == status, done.stdout
         return done.stdout
 
     own = f"--user-dir {EXAMPLES / 'new_scheme'}"
     run("new mine --train train.en train.de --valid valid.en valid.de")
     flags = f"--gpus 0 {own} -- --encoder-ode-scheme heun3 --max-update 2 {' '.join(SMALL)}"
-    printed = run(f"reproduce mine.yaml --workers 1 {flags}")
-    assert f"fairseq-train experiments/mine/data-bin {own}" in printed
-    assert "BLEU" in printed
-    (model,) = tmp_path.glob("experiments/mine/*/model/model.pt")
-    assert "0.250 ± 0.000  0.000 ± 0.000  0.750" in run(
-        f"analyse coefficients {model} --data experiments/mine/data-bin {own}"
-    )
-    assert run(f"translate --path {model} --max-len-b 3 {own}", stdin="The dog sleeps.\n").count("\n") == 1
+    with pytest.MonkeyPatch.context() as until_the_end:  # of the block the scheme is registered
+        until_the_end.setattr(tableau, "_BY_NAME", dict(tableau._BY_NAME))
+        until_the_end.setattr(tableau, "_NAMES", set(tableau._NAMES))
+        start_programs_here(until_the_end)
+        printed = run(f"reproduce mine.yaml --workers 1 {flags}")
+        assert f"fairseq-train experiments/mine/data-bin {own}" in printed
+        assert "BLEU" in printed
+        (model,) = tmp_path.glob("experiments/mine/*/model/model.pt")
+        coefficients = run(f"analyse coefficients {model} --data experiments/mine/data-bin {own}")
+        assert "0.250 ± 0.000  0.000 ± 0.000  0.750" in coefficients
+        assert run(f"translate --path {model} --max-len-b 3 {own}", stdin="The dog sleeps.\n").count("\n") == 1
+        exported = run(f"export --to ctranslate2 --path {model} --output ct {own}", 2)
+        assert "--encoder-ode-scheme heun3, only euler" in exported
+    del sys.modules["new_scheme"]
     assert "unknown scheme 'heun3'" in run(f"translate --path {model}", 2, stdin="The dog sleeps.\n")
-    assert "--encoder-ode-scheme heun3, only euler" in run(
-        f"export --to ctranslate2 --path {model} --output ct {own}", 2
-    )
 
     # An installed package needs no flag.
     installed = tmp_path / "installed"
@@ -85,5 +90,6 @@ def test_a_scheme_of_your_own_is_trained_measured_and_translated(
     code += "check(argparse.Namespace(scheme='heun3'))"
     environment = os.environ | {"PYTHONPATH": f"{installed}:{EXAMPLES.parent}"}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
-    monkeypatch.syspath_prepend(installed)
-    assert run(f"translate --path {model} --max-len-b 3", stdin="The dog sleeps.\n").count("\n") == 1
+    words = [COMMANDS / "ode-transformer", *f"translate --path {model} --max-len-b 3".split()]
+    done = subprocess.run(words, input="A dog.\n", capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.count("\n") == 1, done.stderr

@@ -25,7 +25,7 @@ import torch
 from checkpoint_for_tests import make_model
 from commands_for_tests import PAIRS
 from fairseq import checkpoint_utils
-from forked_commands import IMPORTED, start_commands_in_forks
+from programs_here import start_programs_here
 from recipes_for_tests import Runner, publish
 from released_checkpoints import released
 
@@ -38,6 +38,13 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Audit events that change the file system, with the number of their argument that holds the changed path.
 CHANGES = {"open": 0, "os.rename": 1, "os.remove": 0, "os.rmdir": 0, "os.mkdir": 0, "os.truncate": 0}
 TIME_LIMIT = 100  # seconds
+IMPORTED = (
+    "fairseq_cli.preprocess",
+    "fairseq_cli.train",
+    "torch._dynamo",
+    "torch.utils.tensorboard",
+    "matplotlib.pyplot",
+)
 # Files that hold times, or digests of times; two uninterrupted runs differ in them, too.
 TIMED = (".log", "manifest.jsonl", ".verified", "trained.json", "results.md", "report.html")
 
@@ -168,8 +175,8 @@ def write_model(inputs: Path) -> None:
 
 
 def recipe_case(folder: Path, action: str) -> Case:
-    """Return the case of an action of a small recipe; its commands of fairseq are forks."""
-    for name in (*IMPORTED, "matplotlib.pyplot"):  # once, and not in every fork
+    """Return the case of an action of a small recipe; its commands of fairseq run in its process."""
+    for name in IMPORTED:  # once, and not in every fork
         import_module(name)
     (folder / "inputs").mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -177,8 +184,9 @@ def recipe_case(folder: Path, action: str) -> Case:
     runner.change("train", max_update=2, log_samples=0)
 
     def work(inputs: Path, results: Path, action: str = action) -> int:
-        start_commands_in_forks()
-        publish(runner.files, pytest.MonkeyPatch())  # undone by the end of the process
+        patch = pytest.MonkeyPatch()  # undone by the end of the process
+        start_programs_here(patch)
+        publish(runner.files, patch)
         runner.output = results
         return runner(action)
 

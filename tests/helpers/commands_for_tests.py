@@ -1,5 +1,6 @@
 """Runs fairseq's own commands as a user does, on a text that is small enough for a test."""
 
+import contextlib
 import os
 import subprocess
 import sysconfig
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from forked_commands import run_forked
+from programs_here import run_here
 
 import ode_transformer
 from ode_transformer.checkpoints.reading import load_checkpoint
@@ -100,12 +101,12 @@ def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
 
 
 def run(command: str, *arguments: object, stdin: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run ``fairseq-<command>``, whatever its exit status, in a fork of a process that has imported fairseq.
+    """Run ``fairseq-<command>`` in this process, whatever its exit status.
 
     :param more: ``cwd`` and ``stderr`` as for ``subprocess.run``
     """
-    words = [str(COMMANDS / f"fairseq-{command}"), *map(str, arguments)]
-    return run_forked(words, stdin, more.get("stderr") == subprocess.STDOUT, TIMEOUT, more.get("cwd", "."))
+    with contextlib.chdir(more.get("cwd", ".")):
+        return run_here([f"fairseq-{command}", *arguments], stdin, more.get("stderr") == subprocess.STDOUT)
 
 
 def succeed(command: str, *arguments: object, **more: Any) -> str:

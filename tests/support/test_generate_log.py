@@ -48,11 +48,11 @@ def generate_alone(*arguments: object, **options: Any) -> Any:
     return subprocess.run(words, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True, **options)
 
 
-def generate_in_a_fork(*arguments: object, **options: Any) -> Any:
+def generate_here(*arguments: object, **options: Any) -> Any:
     return run("generate", *arguments, **options)
 
 
-@pytest.mark.parametrize("generate", [generate_in_a_fork, pytest.param(generate_alone, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("generate", [generate_here, pytest.param(generate_alone, marks=pytest.mark.slow)])
 def test_sentences_that_were_skipped_are_empty_and_counted(
     generate: Callable[..., Any], untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from forked_commands import run_quickly
+from programs_here import start_programs_here
 from recipes_for_tests import Runner, publish, tree
 
 NAME = "multi30k_en_de"
@@ -14,7 +14,7 @@ NAME = "multi30k_en_de"
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     return Runner(NAME, tmp_path, monkeypatch)
 
 

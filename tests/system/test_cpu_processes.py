@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,25 +12,17 @@ import pytest
 import torch
 from commands_for_tests import COMMANDS, ENVIRONMENT, TIMEOUT, Text, parameters, training
 from ended_processes import wait_for_end
-from forked_commands import FORKS, carry_out, forking_programs, run_forked, run_quickly
+from programs_here import start_programs_here
 from recipes_for_tests import Runner
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder of programs, torchrun among them: a process for each, but one that has imported everything."""
-    folder = tmp_path_factory.mktemp("forking") / "programs"
-    with forking_programs(folder):
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[Runner]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     """A recipe of four batches an update, trained by one process in the folder ``one``."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        run_quickly(monkeypatch, str(programs / "python"))
+        start_programs_here(monkeypatch)
         run = Runner("multi30k_en_de", tmp_path_factory.mktemp("processes"), monkeypatch)
         run.change("train", max_update=6, log_samples=0, warmup_updates=500, max_tokens=256)
         run.change("train", dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
@@ -52,25 +45,25 @@ def check_parameters(run: Runner, name: str) -> None:
         torch.testing.assert_close(several[parameter], value, rtol=1e-3, atol=1e-5)
 
 
-def train_command(programs: Path, run: Runner, *words: object) -> list[str]:
+def train_command(run: Runner, *words: object) -> list[str]:
     own = ["train", run.path, "--output", run.output, "--gpus", 0]
-    return list(map(str, [programs / "ode-transformer", *own, *words]))
+    return list(map(str, [COMMANDS / "ode-transformer", *own, *words]))
 
 
 def kill_amid_training(command: list[str], checkpoints: Path) -> None:
     """Start a training, kill the command after the first epoch, and wait until torchrun has ended its processes."""
-    process = FORKS.Process(target=carry_out, args=(command, os.devnull))
-    process.start()
-    while process.is_alive() and not list(checkpoints.glob("checkpoint[0-9]*.pt")):
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    while process.poll() is None and not list(checkpoints.glob("checkpoint[0-9]*.pt")):
         time.sleep(0.01)
     (torchrun,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.kill()
+    assert process.wait() == -signal.SIGKILL
     wait_for_end(int(torchrun))
 
 
-def test_two_processes_train_as_one_does_also_after_a_kill(run: Runner, programs: Path) -> None:
+def test_two_processes_train_as_one_does_also_after_a_kill(run: Runner) -> None:
     checkpoints = run.data / "ode_transformer_rk2_tiny" / "checkpoints"
-    kill_amid_training(train_command(programs, run, "--processes", 2), checkpoints)
+    kill_amid_training(train_command(run, "--processes", 2), checkpoints)
     assert run("train", "--processes", 2) == 0
     log = move_training(run, "two")
     assert "'distributed_world_size': 2" in log
@@ -80,7 +73,7 @@ def test_two_processes_train_as_one_does_also_after_a_kill(run: Runner, programs
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="network namespaces need root and iproute2")
-def test_two_machines_train_as_one_process_does(run: Runner, programs: Path) -> None:
+def test_two_machines_train_as_one_process_does(run: Runner) -> None:
     """Machines are network namespaces with a cable between them; each trains with one process."""
     names = [f"ode{os.getpid()}-{rank}" for rank in (0, 1)]
     cable = "link add v0 netns {} type veth peer name v1 netns {}".format(*names)
@@ -92,7 +85,7 @@ def test_two_machines_train_as_one_process_does(run: Runner, programs: Path) -> 
             for words in (f"addr add 10.9.0.{rank + 1}/24 dev v{rank}", f"link set v{rank} up", "link set lo up"):
                 subprocess.run(["ip", "-n", name, *words.split()], check=True)
             group = ["--processes", 1, "--nodes", 2, "--node-rank", rank, "--master", "10.9.0.1:29500"]
-            command = ["ip", "netns", "exec", name, *train_command(programs, run, *group)]
+            command = ["ip", "netns", "exec", name, *train_command(run, *group)]
             environment = ENVIRONMENT | {"GLOO_SOCKET_IFNAME": f"v{rank}"}
             processes.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL))
         assert [process.wait(300) for process in processes] == [0, 0]
@@ -105,10 +98,12 @@ def test_two_machines_train_as_one_process_does(run: Runner, programs: Path) -> 
     check_parameters(run, "machines")
 
 
-def test_processes_that_know_nothing_of_each_other_are_refused(text: Text, programs: Path, tmp_path: Path) -> None:
-    words = [COMMANDS / "torchrun", "--standalone", "--nproc-per-node=2", "--no-python", programs / "fairseq-train"]
-    command = [*words, *training(text, tmp_path / "run", "ode_transformer_rk2_tiny", 2)]
-    finished = run_forked(list(map(str, command)), "", False, TIMEOUT)
-    assert finished.returncode != 0
-    assert "torchrun has started 2 processes" in finished.stderr
+def test_processes_that_know_nothing_of_each_other_are_refused(text: Text, tmp_path: Path) -> None:
+    torchrun = ["torchrun", "--standalone", "--nproc-per-node=2", "--no-python", COMMANDS / "fairseq-train"]
+    words = [COMMANDS / torchrun[0], *torchrun[1:], *training(text, tmp_path / "run", "ode_transformer_rk2_tiny", 2)]
+    done = subprocess.run(
+        list(map(str, words)), env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=TIMEOUT
+    )
+    assert done.returncode != 0
+    assert "torchrun has started 2 processes" in done.stderr
     assert not list((tmp_path / "run").glob("*.pt"))

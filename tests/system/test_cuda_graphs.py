@@ -3,19 +3,22 @@
 import json
 import re
 import socket
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
 from pathlib import Path
-from typing import Any
 
+import graph_stand_in
 import pytest
 import torch
-from commands_for_tests import NO_DROPOUT, Text, parameters, run, succeed, training
+from commands_for_tests import COMMANDS, ENVIRONMENT, NO_DROPOUT, Text, parameters, succeed, training
 
-STAND_IN = Path(__file__).parents[1] / "helpers" / "graph_stand_in"
 FUSED = ("--optimizer", "fused_adam", "--criterion", "fused_label_smoothed_cross_entropy")
-RECORDED = ("--user-dir", STAND_IN, "--cuda-graphs")
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph_stand_in.stand_in(monkeypatch.setattr)
 
 
 def train(text: Text, folder: Path, updates: int, *options: object) -> tuple[dict[str, torch.Tensor], str]:
@@ -49,7 +52,7 @@ ALL_AT_ONCE = (
 def test_it_trains_as_without_recordings(text: Text, tmp_path: Path) -> None:
     options = (*NO_DROPOUT, *ALL_AT_ONCE)
     unrecorded, _ = train(text, tmp_path / "unrecorded", 8, *options)
-    recorded, log = train(text, tmp_path / "recorded", 8, *options, *RECORDED)
+    recorded, log = train(text, tmp_path / "recorded", 8, *options, "--cuda-graphs")
     replayed, padding = shares(log)[-1]
     assert replayed > 0.5
     assert 0 < padding < 0.3
@@ -57,26 +60,28 @@ def test_it_trains_as_without_recordings(text: Text, tmp_path: Path) -> None:
 
 
 def test_a_resumed_recorded_training_equals_an_uninterrupted_one_to_the_last_bit(text: Text, tmp_path: Path) -> None:
-    whole, _ = train(text, tmp_path / "whole", 9, *RECORDED)
+    whole, _ = train(text, tmp_path / "whole", 9, "--cuda-graphs")
     for updates in (5, 9):
-        resumed, _ = train(text, tmp_path / "resumed", updates, *RECORDED)
+        resumed, _ = train(text, tmp_path / "resumed", updates, "--cuda-graphs")
     assert_close(resumed, whole, rtol=0, atol=0)
 
 
 def test_two_processes_reduce_the_recorded_gradients(text: Text, tmp_path: Path) -> None:
-    trained = {}
-    for name, options in {"unrecorded": (), "recorded": RECORDED}.items():
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            address = f"tcp://localhost:{free.getsockname()[1]}"
-        words: tuple[Any, ...] = (
-            *training(text, tmp_path / name, "ode_transformer_rk2_tiny", 8, *FUSED, *NO_DROPOUT, *options),
-            *("--ddp-backend", "legacy_ddp", "--distributed-backend", "gloo", "--distributed-no-spawn"),
-            *("--distributed-world-size", 2, "--distributed-init-method", address),
-        )
-        with ThreadPoolExecutor() as processes:
-            ranked = [(*words, "--distributed-rank", rank) for rank in (0, 1)]
-            for done in processes.map(lambda words: run("train", *words), ranked):
-                assert done.returncode == 0, done.stderr[-2000:]
-        trained[name] = parameters(tmp_path / name / "checkpoint_last.pt")
-    assert_close(trained["recorded"], trained["unrecorded"], rtol=1e-3, atol=1e-5)
+    """As one process without recordings, which sums two batches in each update."""
+    alone, _ = train(text, tmp_path / "alone", 8, *NO_DROPOUT, "--update-freq", 2)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"tcp://localhost:{free.getsockname()[1]}"
+    recorded = ("--user-dir", Path(graph_stand_in.__file__).parent, "--cuda-graphs")
+    words = (
+        *training(text, tmp_path / "two", "ode_transformer_rk2_tiny", 8, *FUSED, *NO_DROPOUT, *recorded),
+        *("--ddp-backend", "legacy_ddp", "--distributed-backend", "gloo", "--distributed-no-spawn"),
+        *("--distributed-world-size", 2, "--distributed-init-method", address, "--update-epoch-batch-itr", "True"),
+    )
+    commands = [[COMMANDS / "fairseq-train", *map(str, words), f"--distributed-rank={rank}"] for rank in (0, 1)]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, env=ENVIRONMENT, **pipes) for command in commands]
+    for process in processes:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors[-2000:]
+    assert_close(parameters(tmp_path / "two" / "checkpoint_last.pt"), alone, rtol=1e-3, atol=1e-5)

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import graph_stand_in
 import pytest
 import torch
 from commands_for_tests import Text, succeed, training
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 
-STAND_IN = Path(__file__).parents[1] / "helpers" / "graph_stand_in"  # joins parameters as on a GPU
 FUSED = ("--optimizer", "fused_adam", "--criterion", "fused_label_smoothed_cross_entropy", "--cuda-graphs")
 AT_ONCE = ("--stop-time-hours", 0.0166)  # in its last minute a training waits for no number
 TIMES = ("wps", "ups", "wall", "recording_s", "replayed")  # an update that is taken again is a replay
@@ -25,9 +25,15 @@ AGAIN = "both are taken again"
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joins parameters as on a GPU."""
+    graph_stand_in.stand_in(monkeypatch.setattr)
+
+
 def train(text: Text, folder: Path, *options: object) -> str:
     """Train within two epochs, with two checkpoints and validations; return the log."""
-    words = training(text, folder, "ode_transformer_rk2_tiny", 14, *FUSED, "--user-dir", STAND_IN, *options)
+    words = training(text, folder, "ode_transformer_rk2_tiny", 14, *FUSED, *options)
     words = tuple(word for word in words if word != "--disable-validation")
     often = "--log-interval", 3, "--save-interval-updates", 5
     return succeed("train", *words, *often, "--valid-subset", "valid", "--clip-norm", 0.5)

@@ -6,8 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands_for_tests import PAIRS, SMALL
-from forked_commands import forking_programs
+from commands_for_tests import COMMANDS, ENVIRONMENT, PAIRS, SMALL
 from recorded_commands import BLOCK, ROOT
 
 SHORTER = {"--symbols 6000": "--symbols 200", "--max-epoch 2": f"--max-epoch 2 {' '.join(map(str, SMALL))}"}
@@ -34,11 +33,9 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
             sentences = "".join(f"{pair[side]}\n" for pair in (PAIRS if split == "train" else PAIRS[:LINES]))
             with gzip.open(tmp_path / f"{split}.{language}.gz", "wt", encoding="utf-8") as file:
                 file.write(sentences)
-    with forking_programs(tmp_path / "programs") as path:
-        command = ["bash", "-euo", "pipefail", "-c", lines]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
-        )
+    environment = ENVIRONMENT | {"PATH": f"{COMMANDS}:{os.environ['PATH']}"}
+    words = ["bash", "-euo", "pipefail", "-c", lines]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     refused = (tmp_path / "refused").read_text()
     hint = "a dictionary of checkpoints/checkpoint_best.pt: give its folder as DATA (the training read data)"

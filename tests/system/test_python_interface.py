@@ -4,15 +4,13 @@ It loads a checkpoint by its path alone: the dictionaries are in the folder of d
 """
 
 import io
-import logging
-import multiprocessing
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -21,6 +19,7 @@ from fairseq import options
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm, generate, interactive, preprocess, train, validate
+from programs_here import output_of
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.checkpoints.reading import load_checkpoint
@@ -32,24 +31,6 @@ pytestmark = pytest.mark.slow
 DIRECTION = ("--source-lang", "en", "--target-lang", "de")
 PAIRS = ("--lang-pairs", "en-de,de-en")
 OF_DECODER = SMALL[SMALL.index("--decoder-embed-dim") :]
-
-
-def run_program(tmp_path: Path, program: Callable[..., None], *arguments: Any) -> str:
-    """Return what a program writes; it runs in a fork, because fairseq's functions change logging."""
-    path = tmp_path / "output.txt"
-    process = multiprocessing.get_context("fork").Process(target=_write_output, args=(path, program, *arguments))
-    process.start()
-    process.join()
-    assert process.exitcode == 0, path.read_text()
-    return path.read_text()
-
-
-def _write_output(path: Path, program: Callable[..., None], *arguments: Any) -> None:
-    with open(path, "w") as sys.stdout:
-        logging.root.handlers.clear()
-        logging.basicConfig(format="%(message)s", level="INFO", stream=sys.stdout)
-        torch.set_num_threads(1)
-        program(*arguments)
 
 
 def parse(parser: Any, data: Path, *words: object) -> Any:
@@ -75,8 +56,8 @@ def translate_here(data: Path, path: Path, *task: object) -> None:
     generate.main(cfg)
     print("interactive")
     cfg.interactive.buffer_size, cfg.interactive.input, cfg.dataset.batch_size = 0, "-", None
-    sys.stdin = io.StringIO("▁The ▁child\n\n")
-    interactive.main(cfg)
+    with patch.object(sys, "stdin", io.StringIO("▁The ▁child\n\n")):
+        interactive.main(cfg)
 
 
 def load_here(path: Path) -> None:
@@ -120,7 +101,7 @@ def test_translation(arch: str, text: Text, tmp_path: Path) -> None:
         validate_here(text.data, path, *task, *DIRECTION)
         translate_here(text.data, path, *task)
 
-    output = run_program(tmp_path, program)
+    output = output_of(program)
     check_loss(output)
     check_translations(output)
 
@@ -137,7 +118,7 @@ def test_multilingual_translation(arch: str, tokens: tuple[str, ...], text: Text
         validate_here(text.data, path, *task)
         translate_here(text.data, path, *task, *DIRECTION)
 
-    check_translations(run_program(tmp_path, program))
+    check_translations(output_of(program))
 
 
 def test_dictionaries_of_other_names(text: Text, tmp_path: Path) -> None:
@@ -152,7 +133,7 @@ def test_dictionaries_of_other_names(text: Text, tmp_path: Path) -> None:
         path = train_here(data, tmp_path, "--arch", "transformer", *task, "--virtual-epoch-size", 100, *SMALL)
         load_here(path)
 
-    run_program(tmp_path, program)
+    output_of(program)
 
 
 @pytest.mark.parametrize("tokens", [(), ("--encoder-langtok", "src", "--decoder-langtok")], ids=len)
@@ -170,7 +151,7 @@ def test_models_of_several_directions(tokens: tuple[str, ...], text: Text, tmp_p
         validate_here(data, path, *task)
         translate_here(data, path, *task, *DIRECTION)
 
-    check_translations(run_program(tmp_path, program))
+    check_translations(output_of(program))
     assert (data / "dict.en.txt").read_text() != (data / "dict.de.txt").read_text()
 
 
@@ -201,7 +182,7 @@ def test_language_models(arch: str, text: Text, tmp_path: Path) -> None:
         eval_lm.main(convert_namespace_to_omegaconf(parse(options.get_eval_lm_parser(), data, *words)))
         translate_here(data, path, *task)
 
-    output = run_program(tmp_path, program)
+    output = output_of(program)
     check_loss(output)
     (perplexity,) = (float(found) for found in re.findall(r"Perplexity: ([\d.]+)", output))
     (trained, _validated) = (float(found) for found in re.findall(r'"valid_ppl": "([\d.]+)"', output))
@@ -221,7 +202,7 @@ def test_recomputed_activations(text: Text, tmp_path: Path) -> None:
     losses = [
         re.findall(
             r'"loss": "([\d.]+)"',
-            run_program(tmp_path, program, "--save-dir", str(tmp_path / name), *flags),
+            output_of(program, "--save-dir", str(tmp_path / name), *flags),
         )
         for name, flags in (("kept", ()), ("recomputed", ("--checkpoint-activations",)))
     ]

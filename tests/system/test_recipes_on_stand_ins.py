@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from forked_commands import run_quickly
 from parallel_stand_in import OTHERS, pairs_of
+from programs_here import start_programs_here
 from recipes_for_tests import NAMES, Runner, counts_of
 
 from ode_transformer.lab.recipes.options import find_recipe
@@ -33,7 +33,7 @@ def binarised(folder: Path) -> dict[str, set[int]]:
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_from_raw_files_to_the_table(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     run = Runner(name, tmp_path, monkeypatch)
     recipe = run.recipe
     published = next((entry for entry in recipe.expected if entry.arch == recipe.arch), recipe.expected[0])
@@ -78,7 +78,7 @@ def test_from_raw_files_to_the_table(name: str, tmp_path: Path, monkeypatch, cap
 
 @pytest.mark.parametrize("name", [n for n in NAMES if getattr(read_recipe(find_recipe(n)).corpus, "references", None)])
 def test_references_are_those_of_the_raw_files(name: str, tmp_path: Path, monkeypatch) -> None:
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     run = Runner(name, tmp_path, monkeypatch)
     corpus = run.recipe.corpus
     assert corpus.build(run.files, tmp_path / "corpus", workers=1)

@@ -1,12 +1,17 @@
 """A study of small models: trained by the real commands, killed half-way, and told in tables, plots and a page."""
 
 import csv
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import yaml
-from forked_commands import run_quickly
-from killed_commands import kill_command
+from commands_for_tests import COMMANDS, ENVIRONMENT
+from programs_here import start_programs_here
 from recipes_for_tests import Runner
 
 from ode_transformer.cli import main
@@ -23,10 +28,21 @@ STUDY = {
 }
 
 
+def kill_command(words: Sequence[object], moment: Callable[[], bool]) -> None:
+    """Start ``ode-transformer`` and kill it, with all that it has started, as soon as ``moment`` returns true."""
+    command = [COMMANDS / "ode-transformer", *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ENVIRONMENT, start_new_session=True)
+    while process.poll() is None and not moment():
+        time.sleep(0.01)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
 @pytest.mark.slow
 def test_killed_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """Both trials of each system with the grid's seed; then the other seed with the better value; no run twice."""
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     monkeypatch.setattr(paired_comparison, "SAMPLES", 100)
     run, path = Runner("multi30k_en_de", tmp_path, monkeypatch), tmp_path / "toy.yaml"
     run.change("train", max_update=2, log_samples=0)

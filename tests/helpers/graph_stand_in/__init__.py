@@ -59,9 +59,13 @@ class RecomputingRecorder:
         return 1000
 
 
+def stand_in(put: Callable[[object, str, object], None]) -> None:
+    """Put the stand-in in the place of graphs, with what a CPU lacks besides, by a function like ``setattr``."""
+    put(recording, "build_recorder", lambda _: RecomputingRecorder())
+    put(flat, "suits", lambda device: True)
+    put(models, "check_task", lambda *_: None)  # half precision, which a CPU is refused
+    put(torch.Tensor, "cuda", lambda x, *_, **__: x)  # to which fairseq's trainer moves a norm that overflowed
+
+
 if Path(sys.argv[0]).name == "fairseq-train":  # not within pytest, whose other tests run without it
-    recording.build_recorder = lambda _: RecomputingRecorder()
-    flat.suits = lambda device: True
-    # Half precision, which a CPU is refused, and to where fairseq's trainer moves a norm that overflowed.
-    models.check_task = lambda *_: None
-    torch.Tensor.cuda = lambda x, *_, **__: x  # to which fairseq's trainer moves a norm that overflowed
+    stand_in(setattr)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from forked_commands import run_quickly
 from glue_tables import sentence, write_tables
+from programs_here import start_programs_here
 
 from ode_transformer.cli import main
 from ode_transformer.lab.glue import finetuning
@@ -55,7 +55,7 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[
         assert main(list(map(str, words))) == 0
 
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        run_quickly(patch)
+        start_programs_here(patch)
         patch.syspath_prepend(str(EXAMPLES))
         import bert_demo
 
@@ -93,7 +93,7 @@ def diverged(checkpoint: Path, output: Path) -> Path:
 
 @pytest.mark.slow
 def test_two_tasks_from_tables_to_submission_files(pretrained: Path, tmp_path: Path, capfd, monkeypatch) -> None:
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     names = ["STS-B", "MNLI"]  # a number; two sections; the demonstration has one text
     for name in names:
         write_tables(tmp_path / "raw", name)
@@ -141,7 +141,7 @@ def test_two_tasks_from_tables_to_submission_files(pretrained: Path, tmp_path: P
 @pytest.mark.slow
 def test_predictions_are_in_the_order_of_the_examples(pretrained: Path, tmp_path: Path, monkeypatch) -> None:
     """fairseq sorts and shuffles examples, and batches them by length."""
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     encode = SubwordEncoder("sentencepiece", pretrained.parent / "sentencepiece.bpe.model").encode
     texts = [" ".join([sentence(number)] * (1 + number % 4)) for number in range(9)]
     examples = [Example((text, text), f"{number}.5", "0") for number, text in enumerate(texts)]

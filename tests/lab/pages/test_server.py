@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from checkpoint_for_tests import MAX_POSITIONS, make_model
-from commands_for_tests import ANY_NAME, ENVIRONMENT, PAIRS
-from forked_commands import forking_programs
+from commands_for_tests import ANY_NAME, COMMANDS, ENVIRONMENT, PAIRS
 from served_models import ask, serve_arguments, serving, translations
 
 from ode_transformer.decoding.translate import load_from_arguments, translate
@@ -172,9 +171,9 @@ def test_another_scheme(untrained: Path, tmp_path: Path) -> None:
 # --- a process of its own ------------------------------------------------------------------------
 
 
-def start(program: Path, model: Path) -> tuple[subprocess.Popen[str], int]:
+def start(model: Path) -> tuple[subprocess.Popen[str], int]:
     """Start the command; return its process and port."""
-    command = [program, "serve", model, "--cpu", "--port", "0", "--beam", "2", "--max-len-b", "8"]
+    command = [COMMANDS / "ode-transformer", "serve", model, "--cpu", "--port", "0", "--beam", "2", "--max-len-b", "8"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     process = subprocess.Popen(command, env=ENVIRONMENT, **pipes)
     line = process.stdout.readline()
@@ -184,16 +183,9 @@ def start(program: Path, model: Path) -> tuple[subprocess.Popen[str], int]:
 
 
 @pytest.mark.slow
-def test_40_clients_get_their_own_answers_and_a_signal_ends_it(
-    untrained: Path, expected: dict[str, str], tmp_path: Path
-) -> None:
-    with forking_programs(tmp_path / "programs"):
-        process, port = start(tmp_path / "programs" / "ode-transformer", untrained)
-        check_clients(process, port, expected)
-
-
-def check_clients(process: subprocess.Popen[str], port: int, expected: dict[str, str]) -> None:
-    """Ask at once for different lines, then end the server while it has some in hand."""
+def test_40_clients_get_their_own_answers_and_a_signal_ends_it(untrained: Path, expected: dict[str, str]) -> None:
+    """They ask at once for different lines, and the signal comes while the server has some in hand."""
+    process, port = start(untrained)
     try:
         translations(port, SOURCES[:32])
         gate = threading.Barrier(40)

@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 from commands_for_tests import ANY_NAME, PAIRS
-from forked_commands import run_quickly
 from gec_stand_in import m2_text
+from programs_here import start_programs_here
 
 from ode_transformer.cli import main
 from ode_transformer.support.generate_log import read_generate_log
@@ -49,7 +49,7 @@ def write_texts(kind: str, folder: Path) -> list[str]:
 
 
 def test_own_text_becomes_own_numbers(tmp_path: Path, monkeypatch, capsys) -> None:
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     words = write_texts("translation", tmp_path)
     path = tmp_path / "mine.yaml"
     long = {"my.valid.de": "left out of validation", "my.test.en": "the output is empty"}
@@ -103,7 +103,7 @@ def test_own_text_becomes_own_numbers(tmp_path: Path, monkeypatch, capsys) -> No
 def test_other_kinds_of_text_are_prepared_and_scored_by_their_metrics(
     kind: str, sets: int, tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     assert main(["new", str(tmp_path / "mine"), *write_texts(kind, tmp_path)]) == 0
     own = [str(tmp_path / "mine.yaml"), "--output", str(tmp_path / "out")]
     assert main(["prepare", *own, "--workers", "1"]) == 0
@@ -142,7 +142,7 @@ def test_wrong_files_are_named_and_no_recipe_is_written(tmp_path: Path, capsys) 
 
 def test_a_preparation_replaces_nothing_but_its_own(tmp_path: Path, monkeypatch, capsys) -> None:
     """Not what the user keeps in such a folder, not a raw file in it, not the data of another recipe of this name."""
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     words, output = write_texts("translation", tmp_path), tmp_path / "out"
     (tmp_path / "other").mkdir()
     paths = [tmp_path / "mine.yaml", tmp_path / "other" / "mine.yaml"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from forked_commands import run_quickly
+from programs_here import start_programs_here
 from tiny_wheels import compile_mo, make_wheel
 
 from ode_transformer.cli import main
@@ -19,7 +19,7 @@ TINY = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --decoder-e
 @pytest.mark.slow
 def test_the_whole_way(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Catalogues of a made-up language, a small vocabulary, and the text that comes back without pieces."""
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     english = "the a red green old new house garden river bridge stands runs".split()  # noqa: SIM905
     generator = random.Random(1)
     sources = {" ".join(generator.choices(english, k=generator.randint(3, 7))) for _ in range(600)}

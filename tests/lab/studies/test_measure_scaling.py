@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands_for_tests import SMALL, Text
-from forked_commands import run_quickly
+from programs_here import start_programs_here
 
 from ode_transformer.cli import main
 from ode_transformer.lab.analysis.training_log import read_log
@@ -16,7 +16,7 @@ from ode_transformer.lab.analysis.training_log import read_log
 def test_the_table_has_the_losses_of_its_trainings(
     text: Text, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_quickly(monkeypatch)
+    start_programs_here(monkeypatch)
     options = ["--arch", "macaron_tiny", "--data", text.data, "--updates", 8, "--seeds", 3, "--output", tmp_path]
     flags = ["--share-all-embeddings", "--optimizer", "adam", "--lr", 0.01, "--batch-size", 10, "--dropout", 0.3]
     flags += [*SMALL, "--criterion", "label_smoothed_cross_entropy"]
