@@ -21,9 +21,10 @@ part() { # NAME SECONDS COMMAND...
   local name=$1 seconds=$2
   shift 2
   case " ${ONLY:-${name%%-*}} " in *" ${name%%-*} "*) ;; *) return ;; esac
-  timeout "$seconds" "$@" >"$out/$name.log" 2>&1
-  local status=$?
-  echo "$name: status $status after at most $seconds s; $out/$name.log"
+  local status taken TIMEFORMAT='%0R s, %0U s of CPU'
+  taken=$({ time timeout "$seconds" "$@" >"$out/$name.log" 2>&1; } 2>&1)
+  status=$?
+  echo "$name: status $status after $taken, of at most $seconds s; $out/$name.log"
   tail -n 12 "$out/$name.log"
   [ "$status" -eq 0 ] || failed=1
 }
