@@ -30,6 +30,7 @@ from torch import Tensor
 
 from ode_transformer.models import adam, fairseq_parser
 from ode_transformer.models.criteria import FusedCriterion
+from ode_transformer.models.late_norm import LateNorm
 from ode_transformer.models.ode_transformer import ODETransformerModel
 from ode_transformer.speed import flat, recording
 from ode_transformer.speed.recording import Compute
@@ -42,7 +43,7 @@ PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "fairseq: wait for the loader": ((GroupedIterator, "__next__"),),
     "fairseq: seed, model.train()": ((Trainer, "_set_seed"), (ODETransformerModel, "train")),
     "fairseq: move the batch": ((Trainer, "_prepare_sample"),),
-    "fairseq: log": ((Trainer, "_reduce_and_log_stats"),),
+    "fairseq: log": ((Trainer, "_reduce_and_log_stats"), (LateNorm, "read")),
     "ours: pad the batch, replay": ((FusedCriterion, "forward"),),
     "ours: attach gradients, replay backward": ((FairseqOptimizer, "backward"),),
     "ours: gradient norm, Adam, zero gradients": (

@@ -86,10 +86,10 @@ class LateNorm:
             output = step(samples)
         return output
 
-    def clip(self, clip: Callable[[float], Tensor], max_norm: float) -> Tensor:
-        """Read the norm of the update before; return that of this one, or 0 if it will be read late.
+    def read(self) -> None:
+        """Read the norm of the update before, and log what it has to say.
 
-        :raises OverflowError: that of the update before was not finite
+        :raises OverflowError: the norm is not finite
         """
         unread, self.unread = self.unread, None
         if unread is not None and not unread.norm_is_finite():
@@ -97,6 +97,13 @@ class LateNorm:
             raise OverflowError("in the update before this one; both are taken again")
         if unread is not None:
             unread.log(grad_norm=unread.norm)
+
+    def clip(self, clip: Callable[[float], Tensor], max_norm: float) -> Tensor:
+        """Read the norm of the update before; return that of this one, or 0 if it will be read late.
+
+        :raises OverflowError: that of the update before was not finite
+        """
+        self.read()
         optimizer: Any = self.trainer.optimizer
         scaler = getattr(optimizer, "scaler", None)
         factor = getattr(optimizer, "_multiply_factor", 1.0)
