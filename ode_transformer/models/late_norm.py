@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from ode_transformer.models.adam import FairseqAdam
-from ode_transformer.models.fairseq_corrections import _replace
+from ode_transformer.models.fairseq_corrections.replacing import replace
 
 _LAST_SECONDS = 60  # before --stop-time-hours, in which each norm is read at once
 
@@ -145,14 +145,14 @@ def _late_norm(trainer: Trainer) -> LateNorm | None:
     return late_norm
 
 
-@_replace(Trainer, "get_train_iterator")
+@replace(Trainer, "get_train_iterator")
 def _keep_batches(original: Callable[..., Any], trainer: Trainer, *arguments: Any, **options: Any) -> Any:
     """Keep the batches of the epoch, which tell when it ends."""
     trainer.batches = original(trainer, *arguments, **options)
     return trainer.batches
 
 
-@_replace(Trainer, "train_step")
+@replace(Trainer, "train_step")
 def _take_step(original: Callable[..., Any], trainer: Trainer, samples: Any, *arguments: Any, **options: Any) -> Any:
     late = _late_norm(trainer)
     if late is None:
@@ -160,13 +160,13 @@ def _take_step(original: Callable[..., Any], trainer: Trainer, samples: Any, *ar
     return late.take(lambda samples: original(trainer, samples, *arguments, **options), samples)
 
 
-@_replace(Trainer, "clip_grad_norm")
+@replace(Trainer, "clip_grad_norm")
 def _clip(original: Callable[..., Any], trainer: Trainer, max_norm: float) -> Any:
     late = _late_norm(trainer)
     return original(trainer, max_norm) if late is None else late.clip(partial(original, trainer), max_norm)
 
 
-@_replace(Trainer, "_reduce_and_log_stats")
+@replace(Trainer, "_reduce_and_log_stats")
 def _log(
     original: Callable[..., Any], trainer: Trainer, outputs: Any, sample_size: Any, grad_norm: Tensor | None = None
 ) -> Any:

@@ -99,17 +99,6 @@ def test_a_resumed_training_counts_on_how_long_it_has_not_improved(text: Text, t
     assert ours["last_optimizer_state"]["param_groups"][0]["lr"] == 0.0025
 
 
-@pytest.mark.parametrize("flag", ["--no-save-optimizer-state", "--reset-optimizer"])
-def test_updates_that_begin_anew_in_a_later_epoch_are_said(text: Text, tmp_path: Path, flag: str) -> None:
-    first = succeed("train", *training(text, tmp_path, RK2, BATCHES, flag))
-    log = succeed("train", *training(text, tmp_path, RK2, 1, flag))
-    message = "checkpoint_last.pt: the optimizer's state was not loaded: epoch 2 begins with update 0; warm-up "
-    assert message in log
-    assert message not in first
-    again = succeed("train", *training(text, tmp_path, RK2, 1, flag, "--reset-dataloader", "--reset-optimizer"))
-    assert message not in again
-
-
 def test_an_epoch_is_resumed_with_larger_batches_and_more_of_them(text: Text, tmp_path: Path) -> None:
     train(text, tmp_path, RK2, BATCHES - 1)
     log = succeed("train", *training(text, tmp_path, RK2, BATCHES + 1, "--update-freq", BATCHES))
@@ -137,7 +126,7 @@ def test_a_training_that_diverges_ends_in_one_line(text: Text, tmp_path: Path, a
     line = done.stderr.splitlines()[-1]
     assert re.match(r"error: update \d+: gradients are Nan/Inf; the batch's sentences.*a lower --lr", line)
     assert len(set((tmp_path / "crash_batch.txt").read_text().split())) == 5
-    assert not re.search("Traceback|gradients: {", done.stderr + done.stdout)
+    assert "Traceback" not in done.stderr + done.stdout
 
 
 def test_hydra_is_refused(text: Text, tmp_path: Path) -> None:
