@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 
 from torch import Tensor
 
 from ode_transformer.nn.attention_scores import AttentionMask
 from ode_transformer.nn.key_value_cache import Cache, EncoderCache, KeyValueCache
-from ode_transformer.nn.value_residual import ValueResidual
+from ode_transformer.nn.value_residual import ResidualValues
 
 
 class SubLayerKind(Enum):
@@ -37,8 +36,7 @@ class Context:
     :param caches: by name, during a search
     :param build_cache: builds a cache of self-attention
     :param weights: lists for the attention weights [B, H, T, S] of every evaluation, by layer and kind
-    :param value_residual: sums the values of the first layer and those of a later one
-    :param first_values: holds those of the first layer's first evaluation, [B, H, T, C/H], once they are computed
+    :param values: state of the value residual
     """
 
     masks: Mapping[SubLayerKind, AttentionMask]
@@ -47,8 +45,7 @@ class Context:
     caches: MutableMapping[str, Cache] | None = None
     build_cache: Callable[[], KeyValueCache] = KeyValueCache
     weights: Mapping[tuple[int, SubLayerKind], list[Tensor]] = field(default_factory=dict)
-    value_residual: ValueResidual | None = None
-    first_values: list[Tensor] = field(default_factory=list)
+    values: ResidualValues | None = None
 
     def self_cache(self, name: str) -> Cache | None:
         """Return the cache of an evaluation of self-attention, created when it is first used; None in a full pass."""
@@ -69,14 +66,3 @@ class Context:
     def weights_of(self, layer: int, kind: SubLayerKind) -> list[Tensor] | None:
         """Return the list to which the attentions of a layer append their weights; None if nobody asks for them."""
         return self.weights.get((layer, kind))
-
-    def change_values(self, layer: int) -> Callable[[Tensor], Tensor] | None:
-        """Return what maps the values of a layer's self-attention; None without value residual."""
-        if self.value_residual is None:
-            return None
-        return partial(self.value_residual.sum, layer, *self.first_values) if layer else self._keep_first
-
-    def _keep_first(self, values: Tensor) -> Tensor:
-        if not self.first_values:  # neither by later evaluations nor when a backward pass computes it again
-            self.first_values.append(values)
-        return values

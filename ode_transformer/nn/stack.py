@@ -177,7 +177,8 @@ class Stack(nn.Module):
         state: Any = scheme.start(y)
         if history is not None:
             y, earlier = history(y)
-        context = replace(context, value_residual=self.value_residual)
+        if self.value_residual is not None:
+            context = replace(context, values=self.value_residual.start())
         states = [y] if keep_states else []
         for layer in self.layers:
             if self.recompute and self.training:

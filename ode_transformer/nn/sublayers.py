@@ -8,6 +8,7 @@ A Macaron layer consists of the same sub-layers, two of which take half a step (
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -113,7 +114,7 @@ class SelfAttention(SubLayer):
             context.masks[self.kind],
             cache=context.self_cache(f"{self.layer}.{self.name}.{stage}"),
             weights=context.weights_of(self.layer, self.kind),
-            change_values=context.change_values(self.layer),
+            change_values=context.values and partial(context.values.step, self.layer),
         )
 
 

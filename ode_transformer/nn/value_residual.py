@@ -7,6 +7,8 @@ the first layer keep theirs. In step-by-step decoding the sums are cached; nothi
 Axes: B batch, H heads, T positions, C channels.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -22,9 +24,30 @@ class ValueResidual(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.full((layers - 1, 2), 0.5)) if learned and layers > 1 else None
 
+    def start(self) -> "ResidualValues":
+        """Return the state of a pass before its first layer."""
+        return ResidualValues(self)
+
     def sum(self, layer: int, first: Tensor, values: Tensor) -> Tensor:
         """Return λ_1 V_1 + λ_2 V_n for the layer of index n − 1 ≥ 1; [B, H, T, C/H] each."""
         if self.weight is None:
             return torch.lerp(first, values, 0.5)
         first_weight, own_weight = self.weight[layer - 1].to(values.dtype).unbind()
         return first_weight * first + own_weight * values
+
+
+@dataclass
+class ResidualValues:
+    """State of a pass: the values of the first layer's first evaluation, [B, H, T, C/H], once they are computed."""
+
+    residual: ValueResidual
+    first: Tensor | None = None
+
+    def step(self, layer: int, values: Tensor) -> Tensor:
+        """Return the values to which the layer of this index attends, [B, H, T, C/H]."""
+        if layer == 0:
+            if self.first is None:  # later evaluations, and a backward pass that computes it again, change nothing
+                self.first = values
+            return values
+        assert self.first is not None
+        return self.residual.sum(layer, self.first, values)

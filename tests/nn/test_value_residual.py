@@ -7,11 +7,14 @@ from torch import nn
 from ode_transformer.nn import (
     AttentionMask,
     Context,
+    DepthChoice,
     Layer,
     LayerPlan,
     MultiheadAttention,
     SelfAttention,
     SubLayerKind,
+    Transformer,
+    TransformerSizes,
     ValueResidual,
 )
 
@@ -27,7 +30,7 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
         nn.init.normal_(residual.weight)
     weights = residual.weight if learned else torch.full((2, 2), 0.5, dtype=torch.float64)
     x = torch.randn(2, 4, DIM, dtype=torch.float64)
-    context, expected, y = Context({KIND: AttentionMask()}, value_residual=residual), x, x
+    context, expected, y = Context({KIND: AttentionMask()}, values=residual.start()), x, x
     for n, attention in enumerate(attentions):
         layer = Layer({"self_attn": SelfAttention(attention, DIM, normalized=False).double()}, LayerPlan(n))
         for evaluation in range(2):
@@ -40,3 +43,12 @@ def test_values_of_later_layers_are_sums_with_those_of_the_first_evaluation(lear
             out = (q @ k.transpose(-1, -2) / (DIM / HEADS) ** 0.5).softmax(-1) @ v
             expected = expected + attention.out_proj(out.transpose(1, 2).flatten(2))
     torch.testing.assert_close(y, expected)
+
+
+def test_each_pass_has_first_values_of_its_own() -> None:
+    """A second pass with the same context adds its own values, not those of the first pass."""
+    sizes = TransformerSizes(vocabulary=9, dim=DIM, heads=HEADS, ffn=8, encoder_layers=3, decoder_layers=1)
+    model = Transformer(sizes, encoder=DepthChoice(value_residual="mean")).double().eval()
+    context, x = Context({KIND: AttentionMask()}), torch.randn(2, 1, 4, DIM, dtype=torch.float64)
+    shared = [model.encoder.step_layers(y, context)[0] for y in x]
+    assert torch.equal(shared[1], model.encoder.step_layers(x[1], Context({KIND: AttentionMask()}))[0])
