@@ -17,13 +17,12 @@ from transformers.utils.logging import disable_progress_bar
 from ode_transformer.checkpoints.plain_model import exported_options
 from ode_transformer.decoding.trained_model import TrainedModel
 from ode_transformer.export.huggingface_model import (
-    PAD,
     SPECIAL_TOKENS,
     ODETransformerConfig,
     ODETransformerForSeq2SeqLM,
 )
 from ode_transformer.export.huggingface_tokenizer import DICTIONARIES_FILE
-from ode_transformer.nn import ARCHITECTURES
+from ode_transformer.nn import ARCHITECTURES, PADDING
 from ode_transformer.support.arguments import BEAM, LENGTH_PENALTY, MAX_WORDS
 
 MODULE = "modeling_ode_transformer"
@@ -65,7 +64,7 @@ def write(model: TrainedModel, folder: Path, quantization: None) -> None:
     GenerationConfig(
         **SPECIAL_TOKENS,
         **{"num_beams": BEAM, "early_stopping": True, "length_penalty": LENGTH_PENALTY},
-        **{"min_length": 2, "max_length": min(MAX_WORDS, target_limit - 1) + 2, "suppress_tokens": [PAD]},
+        **{"min_length": 2, "max_length": min(MAX_WORDS, target_limit - 1) + 2, "suppress_tokens": [PADDING]},
     ).save_pretrained(folder)
     write_json(folder / DICTIONARIES_FILE, {"source": source.symbols, "target": target.symbols})
     settings = {
@@ -82,7 +81,7 @@ def scores(model: TrainedModel, folder: Path, sources: list[Tensor], targets: li
     """Return log p of the words of each target, as the folder computes them."""
     disable_progress_bar()  # of transformers
     exported = ODETransformerForSeq2SeqLM.from_pretrained(folder).eval()
-    source, target = (pad_sequence(side, batch_first=True, padding_value=PAD) for side in (sources, targets))
+    source, target = (pad_sequence(side, batch_first=True, padding_value=PADDING) for side in (sources, targets))
     log_probs = exported(source, labels=target).logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
     return [row[: len(tokens)].tolist() for row, tokens in zip(log_probs, targets, strict=True)]
 

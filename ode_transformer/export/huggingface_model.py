@@ -5,7 +5,6 @@ holds. ``generate`` gives it the whole prefix at each position and reorders its 
 """
 
 import math
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,18 @@ from ode_transformer.checkpoints.parameters import check_finite
 from ode_transformer.checkpoints.plain_model import NeedsFairseq, build, model_kind, model_options
 from ode_transformer.checkpoints.reading import check_sizes
 from ode_transformer.checkpoints.stored_sizes import LIMIT, check_tensor_count, limited_parameters
-from ode_transformer.nn import EncoderOutput, SearchState, SinusoidalPositions, Transformer, seen_padding
+from ode_transformer.export.huggingface_search import (
+    DecodingState,
+    EndAtLimit,
+    EndOfBlankSource,
+    SourceEncoder,
+    known_source,
+    without_masked,
+)
+from ode_transformer.nn import BEGIN, END, PADDING, SinusoidalPositions, Transformer, seen_padding
 from ode_transformer.support.errors import FAIRSEQ_MISSING, UserError
 
-BOS, PAD, EOS, UNK = range(4)  # fairseq's special symbols, the first of each dictionary
-SPECIAL_TOKENS = {"bos_token_id": BOS, "pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": EOS}
+SPECIAL_TOKENS = {"bos_token_id": BEGIN, "pad_token_id": PADDING, "eos_token_id": END, "decoder_start_token_id": END}
 
 # Arguments of from_pretrained that say where a file lies
 _SOURCE = ("cache_dir", "force_download", "proxies", "token", "revision", "local_files_only", "subfolder")
@@ -64,85 +70,6 @@ class ODETransformerConfig(PretrainedConfig):
         self.vocab_size = target_size
         check_sizes({"num_labels": settings.get("num_labels")})  # transformers names each of them
         super().__init__(**{"is_encoder_decoder": True, **SPECIAL_TOKENS, **settings})
-
-
-class DecodingState:
-    """Caches of a search, as ``generate`` keeps them in ``past_key_values``.
-
-    :param source: encoder output, a row for each hypothesis
-    """
-
-    is_compileable = False
-
-    def __init__(self, model: Transformer, source: EncoderOutput) -> None:
-        self.model, self.source, self.search = model, source, SearchState()
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return the number of target positions that the caches hold."""
-        return self.search.length
-
-    def reorder_cache(self, rows: Tensor) -> None:
-        """Replace the hypotheses by those with the numbers ``rows``."""
-        self.search.reorder(rows)
-        self.source = self.source.select(rows, self.model.encoder.shares_rows)
-
-
-@dataclass
-class SourceEncoding(BaseModelOutput):
-    """Encoder output [B, S, C] with the padding [B, S] that attention to it must not read."""
-
-    padding: Tensor | None = None
-
-
-class SourceEncoder:
-    """Encoder of a model with the call that ``generate`` makes."""
-
-    main_input_name = "input_ids"
-
-    def __init__(self, model: Transformer) -> None:
-        self.model = model
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> SourceEncoding:
-        """Encode token numbers [B, S], of which those with a mask of 0 are padding."""
-        tokens = without_masked(input_ids, attention_mask)
-        source = self.model.encode(tokens)
-        return SourceEncoding(last_hidden_state=source.output, padding=source.padding)
-
-    __call__ = forward
-
-
-class EndAtLimit(LogitsProcessor):
-    """Leaves only the end symbol at the last position, with its own score: so fairseq ends hypotheses.
-
-    Where another rule forbids the end symbol, such as a minimum length, the hypothesis stays without it.
-
-    :param max_length: greatest number of tokens, with the first one and the end symbol
-    """
-
-    def __init__(self, max_length: int) -> None:
-        self.max_length = max_length
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        if input_ids.size(1) < self.max_length - 1:
-            return scores
-        end = scores[:, [EOS]]
-        only_end = torch.full_like(scores, -math.inf).index_copy(1, input_ids.new_tensor([EOS]), end)
-        return torch.where(end.isneginf(), scores, only_end)
-
-
-class EndOfBlankSource(LogitsProcessor):
-    """Leaves only the end symbol for a source without words, for which a model invents some.
-
-    :param is_blank: [B], of which each has one or several hypotheses in turn
-    """
-
-    def __init__(self, is_blank: Tensor) -> None:
-        self.is_blank = is_blank
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        is_blank = self.is_blank.repeat_interleave(len(scores) // len(self.is_blank))
-        only_end = torch.full_like(scores, -math.inf).index_fill(1, input_ids.new_tensor([EOS]), 0)
-        return torch.where(is_blank[:, None], only_end, scores)
 
 
 class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
@@ -228,8 +155,8 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Return ``labels`` [B, T] one position later, behind the end symbol that begins each target."""
-        target = labels.masked_fill(labels == -100, PAD)
-        return torch.cat([torch.full_like(target[:, :1], EOS), target[:, :-1]], 1)
+        target = labels.masked_fill(labels == -100, PADDING)
+        return torch.cat([torch.full_like(target[:, :1], END), target[:, :-1]], 1)
 
     def forward(
         self,
@@ -270,7 +197,7 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         decoder = self.model.decoder
         if use_cache:
             for end in range(state.search.length + 1, previous.size(1) + 1):  # several for a prefix that a caller gives
-                padding = seen_padding(previous[:, :end].eq(PAD))
+                padding = seen_padding(previous[:, :end].eq(PADDING))
                 features = decoder.step(previous[:, end - 1 : end], state.source, state.search, padding)
         else:
             features = decoder.features(previous, state.source)[0]
@@ -308,30 +235,11 @@ class ODETransformerForSeq2SeqLM(PreTrainedModel, GenerationMixin):
         own: list[LogitsProcessor] = [EndAtLimit(generation_config.max_length)]
         if settings["input_ids_seq_length"] == 1:  # no prefix that the caller gives
             source = settings["encoder_input_ids"]
-            own.append(EndOfBlankSource((source.eq(EOS) | source.eq(PAD)).all(dim=1)))
+            own.append(EndOfBlankSource((source.eq(END) | source.eq(PADDING)).all(dim=1)))
         processors: LogitsProcessorList = super()._get_logits_processor(
             generation_config, logits_processor=LogitsProcessorList([*(logits_processor or []), *own]), **settings
         )
         return processors
-
-
-def without_masked(tokens: Tensor, mask: Tensor | None) -> Tensor:
-    """Return token numbers with the padding symbol where the mask is 0."""
-    return tokens if mask is None else tokens.masked_fill(mask.eq(0), PAD)
-
-
-def known_source(
-    encoding: BaseModelOutput | tuple[Tensor, ...], input_ids: Tensor | None, attention_mask: Tensor | None
-) -> EncoderOutput:
-    """Return what the decoder reads of an encoder output [B, S, C], with all padding that is known."""
-    padding = torch.zeros(encoding[0].shape[:2], dtype=torch.bool, device=encoding[0].device)
-    if isinstance(encoding, SourceEncoding) and encoding.padding is not None:
-        padding = padding | encoding.padding
-    if input_ids is not None:
-        padding = padding | input_ids.eq(PAD)
-    if attention_mask is not None:
-        padding = padding | attention_mask.eq(0)
-    return EncoderOutput(encoding[0], padding)
 
 
 def build_model(config: ODETransformerConfig) -> Transformer:

@@ -71,11 +71,11 @@ class ODEBertEncoder(RobertaEncoder):
 
     def build_encoder(self, args: argparse.Namespace, dictionary: Any, embed_tokens: nn.Embedding) -> ODESegmentEncoder:
         cfg = depth_options.read_model_options(args, ODEBertModel.stacks, UNSUPPORTED_BERT_OPTIONS)
-        choice, affine = cfg.encoder.depth, not args.layer_norm_without_affine
-        if not affine and choice.is_lstm:
+        affine = not args.layer_norm_without_affine
+        if not affine and cfg.encoder.depth.is_lstm:
             raise OptionError(f"--layer-norm-without-affine: --encoder-ode-scheme {LSTM} scales and shifts its gates")
         with option_errors():
-            return ODESegmentEncoder(cfg, cfg.sizes(cfg, dictionary), choice, dictionary, embed_tokens, affine)
+            return ODESegmentEncoder(cfg, dictionary, embed_tokens, affine)
 
 
 register_architectures("ode_bert")

@@ -58,12 +58,12 @@ class ODETransformerModel(SafeFromPretrained, ModuleLists, TransformerModel):
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerEncoder:
         cfg = TransformerConfig.from_namespace(args)
-        return ODETransformerEncoder(cfg, cfg.sizes(cfg, src_dict), cfg.encoder.depth, src_dict, embed_tokens)
+        return ODETransformerEncoder(cfg, src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> ODETransformerDecoder:
         cfg = TransformerConfig.from_namespace(args)
-        return ODETransformerDecoder(cfg, cfg.sizes(cfg, tgt_dict), cfg.decoder.depth, tgt_dict, embed_tokens)
+        return ODETransformerDecoder(cfg, tgt_dict, embed_tokens)
 
     def plain(self) -> Transformer:
         """Return the plain model, which shares all parameters."""
@@ -117,8 +117,7 @@ class ODELanguageModel(SafeFromPretrained, ModuleLists, FairseqLanguageModel):
         words = task.target_dictionary
         embed_tokens = Embedding(len(task.source_dictionary), args.decoder_input_dim, task.source_dictionary.pad())
         with option_errors():
-            sizes = cfg.sizes(cfg, words)
-            decoder = ODETransformerDecoder(cfg, sizes, cfg.decoder.depth, words, embed_tokens, attends=False)
+            decoder = ODETransformerDecoder(cfg, words, embed_tokens, attends=False)
         model = cls(decoder)
         log_depth(model, args.log_depth_interval)
         return model

@@ -32,12 +32,12 @@ class ReformerModel(ODETransformerModel):
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Embedding) -> ReformerEncoder:
         cfg = TransformerConfig.from_namespace(args)
-        return ReformerEncoder(cfg, cfg.sizes(cfg, src_dict), cfg.encoder.depth, src_dict, embed_tokens, cfg.grid)
+        return ReformerEncoder(cfg, src_dict, embed_tokens, cfg.grid)
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> ReformerDecoder:
         cfg = TransformerConfig.from_namespace(args)
-        return ReformerDecoder(cfg, cfg.sizes(cfg, tgt_dict), cfg.decoder.depth, tgt_dict, embed_tokens, cfg.grid)
+        return ReformerDecoder(cfg, tgt_dict, embed_tokens, cfg.grid)
 
     @torch.no_grad()
     def attention_maps(

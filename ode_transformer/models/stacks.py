@@ -17,10 +17,8 @@ from torch import Tensor, nn
 
 from ode_transformer.nn import (
     Decoder,
-    DepthChoice,
     Encoder,
     EncoderOutput,
-    GridChoice,
     GridDecoder,
     SearchState,
     SegmentEncoder,
@@ -58,8 +56,14 @@ class FairseqStack(Stack):
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def adapt(self, cfg: TransformerConfig, dictionary: Any) -> None:
-        """Set what fairseq's class and a training need, once the plain stack is built."""
+    def __init__(self, cfg: TransformerConfig, dictionary: Any, words: nn.Embedding, *others: Any, **more: Any) -> None:
+        """Build the plain stack, and set what fairseq's class and a training need.
+
+        :param cfg: from :func:`ode_transformer.models.depth_options.read_model_options`
+        :param words: embeddings
+        :param others: further arguments of the plain stack, as ``more``
+        """
+        super().__init__(cfg.sizes(cfg, dictionary), getattr(cfg, self.stack).depth, words, *others, **more)
         self.cfg, self.dictionary = cfg, dictionary
         self.trains_in_bfloat16 = cfg.cpu_bf16 and not cfg.ode_options_saved
         self.trained_version.may_change = cfg.ode_options_saved or bool(getattr(cfg, "finetune_from_model", None))
@@ -161,43 +165,13 @@ def encoder_output(encoder_out: EncoderOut) -> EncoderOutput:
 class ODETransformerEncoder(FairseqEncoderStack):
     """Encoder that steps the embedded source through its layers by the scheme of the options."""
 
-    def __init__(
-        self, cfg: TransformerConfig, sizes: TransformerSizes, choice: DepthChoice, dictionary: Any, words: nn.Embedding
-    ) -> None:
-        Encoder.__init__(self, sizes, choice, words)
-        self.adapt(cfg, dictionary)
-
 
 class ODESegmentEncoder(FairseqEncoderStack, SegmentEncoder):
     """Encoder of BERT."""
 
-    def __init__(
-        self,
-        cfg: TransformerConfig,
-        sizes: TransformerSizes,
-        choice: DepthChoice,
-        dictionary: Any,
-        words: nn.Embedding,
-        affine: bool,
-    ) -> None:
-        SegmentEncoder.__init__(self, sizes, choice, words, affine)
-        self.adapt(cfg, dictionary)
-
 
 class ReformerEncoder(FairseqEncoderStack, SourceEncoder):
     """Encoder of the source part of every position of a grid."""
-
-    def __init__(
-        self,
-        cfg: TransformerConfig,
-        sizes: TransformerSizes,
-        choice: DepthChoice,
-        dictionary: Any,
-        words: nn.Embedding,
-        grid: GridChoice,
-    ) -> None:
-        SourceEncoder.__init__(self, sizes, choice, words, grid)
-        self.adapt(cfg, dictionary)
 
 
 class FairseqDecoderStack(FairseqStack, Decoder, FairseqIncrementalDecoder):
@@ -206,8 +180,9 @@ class FairseqDecoderStack(FairseqStack, Decoder, FairseqIncrementalDecoder):
     reports_alignment = True
     adaptive_softmax: nn.Module | None
 
-    def adapt(self, cfg: TransformerConfig, dictionary: Any) -> None:
-        super().adapt(cfg, dictionary)
+    def __init__(self, cfg: TransformerConfig, dictionary: Any, words: nn.Embedding, *others: Any, **more: Any) -> None:
+        output = adaptive_softmax(cfg, cfg.sizes(cfg, dictionary))
+        super().__init__(cfg, dictionary, words, *others, output=output, **more)
         self.onnx_trace = False
         self.init_incremental_state()
 
@@ -304,45 +279,17 @@ class FairseqDecoderStack(FairseqStack, Decoder, FairseqIncrementalDecoder):
         state: SearchState = incremental_state[key]
         return state
 
-    def reorder_incremental_state(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
-        """Reorder all caches in place to the rows ``new_order`` that beam search has chosen."""
-        self.search_state(incremental_state).reorder(new_order)
-
     def reorder_incremental_state_scripting(self, incremental_state: dict[str, Any], new_order: Tensor) -> None:
-        """Reorder all caches; fairseq's own method looks for them in every module, at each step."""
-        self.reorder_incremental_state(incremental_state, new_order)
+        """Reorder all caches in place to the rows that beam search has chosen; fairseq's looks in every module."""
+        self.search_state(incremental_state).reorder(new_order)
 
 
 class ODETransformerDecoder(FairseqDecoderStack):
     """Decoder that steps the embedded target prefix through its layers by the scheme of the options."""
 
-    def __init__(
-        self,
-        cfg: TransformerConfig,
-        sizes: TransformerSizes,
-        choice: DepthChoice,
-        dictionary: Any,
-        words: nn.Embedding,
-        attends: bool = True,
-    ) -> None:
-        Decoder.__init__(self, sizes, choice, words, attends, adaptive_softmax(cfg, sizes))
-        self.adapt(cfg, dictionary)
-
 
 class ReformerDecoder(FairseqDecoderStack, GridDecoder):
     """Decoder that steps a grid of encoder output × target prefix through its layers."""
-
-    def __init__(
-        self,
-        cfg: TransformerConfig,
-        sizes: TransformerSizes,
-        choice: DepthChoice,
-        dictionary: Any,
-        words: nn.Embedding,
-        grid: GridChoice,
-    ) -> None:
-        GridDecoder.__init__(self, sizes, choice, words, grid, adaptive_softmax(cfg, sizes))
-        self.adapt(cfg, dictionary)
 
     def is_replayable(self, positions: int) -> bool:
         divided = positions > self.grid.max_cells > 0

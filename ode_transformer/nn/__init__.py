@@ -3,14 +3,7 @@
 from ode_transformer.nn.architectures import ARCHITECTURES, MODELS, Architecture, complete_options, read_architecture
 from ode_transformer.nn.attention import MultiheadAttention
 from ode_transformer.nn.attention_scores import PLAIN_ATTENTION, AttentionChoice, AttentionMask, attention_mask
-from ode_transformer.nn.beam_search import (
-    BeamSearch,
-    Ensemble,
-    Hypotheses,
-    NoTranslation,
-    SearchOptions,
-    padded_words,
-)
+from ode_transformer.nn.beam_search import BeamSearch, Hypotheses, NoTranslation, SearchOptions, padded_words
 from ode_transformer.nn.build_layers import plan_layers, plan_sublayers
 from ode_transformer.nn.checkpoint_settings import CheckpointSettings
 from ode_transformer.nn.compatibility import StackShape, idle_options, refusal
@@ -28,6 +21,7 @@ from ode_transformer.nn.depth_wise_lstm import LSTM, HiddenSizes, LSTMChoice
 from ode_transformer.nn.dropout import WordDropout
 from ode_transformer.nn.embedding import LearnedPositions, SinusoidalPositions
 from ode_transformer.nn.encoder import Encoder, EncoderOutput
+from ode_transformer.nn.ensemble import Ensemble
 from ode_transformer.nn.grid import (
     Reduction,
     SourceAxisAttention,

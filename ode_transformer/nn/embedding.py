@@ -58,25 +58,26 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, length: int, dim: int) -> None:
         super().__init__()
         self.length, self.dim = length, dim
-        self.register_buffer("weights", sinusoids(length + PADDING + 1, dim), persistent=False)
+        self.fill()
 
     def fill(self) -> None:
-        """Compute the table of a model that was built without numbers."""
+        """Compute the table, again for a model that was built without numbers."""
         self.register_buffer("weights", sinusoids(self.length + PADDING + 1, self.dim), persistent=False)
 
     def rows(self, count: int) -> Tensor:
         """Return the vectors of the first ``count`` positions of a text, [count, C]."""
-        table: Any = self.weights
-        if count + PADDING + 1 > len(table):
-            table = sinusoids(count + PADDING + 1, self.dim).to(table)
-        return table[PADDING + 1 : PADDING + 1 + count]
+        return self._table(count)[PADDING + 1 : PADDING + 1 + count]
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the vectors of the positions of texts, [B, T] -> [B, T, C]."""
+        numbers = position_numbers(tokens).flatten()
+        return self._table(tokens.size(1)).index_select(0, numbers).view(*tokens.shape, -1).detach()
+
+    def _table(self, count: int) -> Tensor:
+        """Return the table, or a longer one if a text has more positions."""
         table: Any = self.weights
-        if tokens.size(1) + PADDING + 1 > len(table):
-            table = sinusoids(tokens.size(1) + PADDING + 1, self.dim).to(table)
-        return table.index_select(0, position_numbers(tokens).flatten()).view(*tokens.shape, -1).detach()
+        numbers = count + PADDING + 1
+        return table if numbers <= len(table) else sinusoids(numbers, self.dim).to(table)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         for name in ("weights", "_float_tensor"):  # of older checkpoints

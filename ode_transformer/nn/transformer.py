@@ -51,9 +51,23 @@ class _Model(nn.Module):
         """
         return self.decoder.scores(self.decoder.step(words, source, state))[:, -1]
 
-    def _search(self, beam: int, max_words: int | None, options: dict[str, Any]) -> BeamSearch:
-        chosen = SearchOptions(beam=beam, max_len_b=MOST_WORDS if max_words is None else max_words, **options)
-        return BeamSearch([self], chosen)
+    def generate(self, texts: Tensor, beam: int = 5, max_words: int | None = None, **options: Any) -> Tensor:
+        """Return the best translation of each text, or the text with its best continuation, [B, longest].
+
+        Behind each stand its end symbol and padding.
+
+        :param texts: [B, S], sources with their end symbols; beginnings of one length have none
+        :param max_words: of a translation, or of a continuation
+        :param options: further ones of :class:`SearchOptions`
+        """
+        most = MOST_WORDS if max_words is None else max_words
+        search = BeamSearch([self], SearchOptions(beam=beam, max_len_b=most, **options))
+        was_training = self.training
+        self.eval()
+        try:
+            return padded_words(search.search(texts) if self.attends else search.continue_texts(texts))
+        finally:
+            self.train(was_training)
 
 
 class Transformer(_Model):
@@ -133,20 +147,6 @@ class Transformer(_Model):
         )
         return {"attention over the source": (("target", "source"), weights[-1].mean(dim=1))}
 
-    def generate(self, source: Tensor, beam: int = 5, max_words: int | None = None, **options: Any) -> Tensor:
-        """Return the best translation of each text with its end symbol, and padding behind it, [B, longest].
-
-        :param source: [B, S], each text with its end symbol
-        :param max_words: of a translation
-        :param options: further ones of :class:`SearchOptions`
-        """
-        was_training = self.training
-        self.eval()
-        try:
-            return padded_words(self._search(beam, max_words, options).search(source))
-        finally:
-            self.train(was_training)
-
 
 class LanguageModel(_Model):
     """Language model whose layers are steps of a scheme."""
@@ -179,18 +179,6 @@ class LanguageModel(_Model):
     def forward(self, text: Tensor) -> Tensor:
         """Return the scores of the word that follows each position, [B, T] -> [B, T, words]."""
         return self.decoder.scores(self.decoder.features(text)[0])
-
-    def generate(self, texts: Tensor, beam: int = 5, max_words: int | None = None, **options: Any) -> Tensor:
-        """Return the best continuation of each text, which it begins with, and its end symbol, [B, longest].
-
-        :param texts: beginnings of one length, without an end symbol, [B, T]
-        """
-        was_training = self.training
-        self.eval()
-        try:
-            return padded_words(self._search(beam, max_words, options).continue_texts(texts))
-        finally:
-            self.train(was_training)
 
 
 class MaskedLanguageModel(nn.Module):

@@ -181,6 +181,12 @@ def _correction(
     )
 
 
+def _momentum(name: str, looks_ahead: bool, source: str) -> Recurrence:
+    """Return the entry of a scheme with momentum."""
+    build = partial(Momentum, looks_ahead=looks_ahead)
+    return Recurrence(name, 0, build, source, trained=True, normalizes_step=True, least_blocks=2)
+
+
 _TABLE_7 = "ODE Transformer (2022) Table 7"
 _RELEASED = "released ODE Transformer code"
 
@@ -236,24 +242,8 @@ for _recurrence in (
     Recurrence(
         "multistep-released", 0, MultistepReleased, _RELEASED, trained=True, each_sublayer=True, normalizes=True
     ),
-    Recurrence(
-        "nesterov",
-        0,
-        partial(Momentum, looks_ahead=True),
-        "Zimin et al. 2026",
-        trained=True,
-        normalizes_step=True,
-        least_blocks=2,
-    ),
-    Recurrence(
-        "heavy-ball",
-        0,
-        partial(Momentum, looks_ahead=False),
-        "Sander et al. 2021",
-        trained=True,
-        normalizes_step=True,
-        least_blocks=2,
-    ),
+    _momentum("nesterov", True, "Zimin et al. 2026"),
+    _momentum("heavy-ball", False, "Sander et al. 2021"),
     Recurrence("polynet-released", 0, PolyNet, _RELEASED, stages=2, remembers=False, each_sublayer=True),
     _correction("pcformer2", 0, "heun", 1, "Li et al. 2024 and its released code"),
     _correction("pcformer4", 0, "rk4", 1, "Li et al. 2024 and its released code"),
