@@ -139,8 +139,15 @@ def _late_norm(trainer: Trainer) -> LateNorm | None:
         optimizer = getattr(trainer, "optimizer", None)
         adam = optimizer.wrapped_optimizer if isinstance(optimizer, MemoryEfficientFP16Optimizer) else optimizer
         trainer.late_norm = None
-        if isinstance(adam, FairseqAdam) and adam.can_be_late and not trainer.cfg.ema.store_ema:
-            trainer.late_norm = LateNorm(trainer, adam) if trainer.data_parallel_world_size == 1 else None
+        if (
+            isinstance(adam, FairseqAdam)
+            and adam.can_be_late
+            and trainer.data_parallel_world_size == 1
+            # A moving average would count an update that is taken again, and a quantizer replaces the optimizer.
+            and not trainer.cfg.ema.store_ema
+            and trainer.quantizer is None
+        ):
+            trainer.late_norm = LateNorm(trainer, adam)
     late_norm: LateNorm | None = trainer.late_norm
     return late_norm
 
