@@ -13,7 +13,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as compile_kernel
 
-from ode_transformer.speed import loss_kernels, search_attention, search_kernels, sublayer_kernels, sublayers
+from ode_transformer.speed import (
+    adam,
+    adam_kernels,
+    loss_kernels,
+    search_attention,
+    search_kernels,
+    sublayer_kernels,
+    sublayers,
+)
 from ode_transformer.speed.losses import BLOCK, WARPS
 
 HALF, FLOAT, NUMBERS = "*fp16", "*fp32", "*i64"
@@ -42,6 +50,14 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any], int]] = [
         | {"relative": HALF, "out": HALF, "scale": "fp32"},
         {"R": 656, "H": 8, "D": 64, "L": 64, "T": 64, "CLIP": 20, "WIDTH": 64, "BLOCK": search_attention.BLOCK},
         search_attention.WARPS,
+    ),
+    (
+        adam_kernels.update,
+        {"values": FLOAT, "rounded": HALF, "gradients": HALF, "m": FLOAT, "v": FLOAT, "scale": FLOAT, "overflow": FLOAT}
+        | dict.fromkeys(("rate", "decay", "keep1", "add1", "keep2", "add2", "eps"), "fp32")
+        | {"N": "i32"},
+        {"BLOCK": adam.BLOCK},
+        adam.WARPS,
     ),
     (
         sublayer_kernels.add_dropped,

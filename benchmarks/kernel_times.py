@@ -15,9 +15,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import torch
+from fairseq.optim import OPTIMIZER_REGISTRY
 from launches import build
 from systems import SIZES
 from torch import Tensor, nn
@@ -121,7 +123,21 @@ def kernels(args: argparse.Namespace) -> str:
                 seconds = seconds_of(compute, args.repetitions, args.device)
             speed = 2 * numbers / seconds / 1e12
             rows.append([f"{name}: {way}", f"{1e6 * seconds:.0f}", f"{speed:.2f}"])
-    return markdown_table(["both passes", "µs", "TB/s of the least that has to move"], rows)
+    size = 60_000_000 if is_gpu else 2_000
+    parameter = torch.randn(size, device=args.device, dtype=torch.float16).requires_grad_()
+    optimizer = OPTIMIZER_REGISTRY["fused_adam"](
+        SimpleNamespace(lr=[1e-3], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.0), [parameter]
+    )
+    for way in ("formula", "kernels"):
+
+        def update() -> None:
+            parameter.grad = optimizer._gradients.parts[0]
+            optimizer.step(scale=2.0)
+
+        with patch("ode_transformer.speed.kernels.is_used", lambda *_, way=way: way == "kernels"):
+            seconds = seconds_of(update, args.repetitions, args.device)
+        rows.append([f"Adam: {way}", f"{1e6 * seconds:.0f}", f"{28 * size / seconds / 1e12:.2f}"])
+    return markdown_table(["both passes, or an update", "µs", "TB/s of the least that has to move"], rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

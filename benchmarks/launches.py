@@ -208,7 +208,9 @@ class _Operators(TorchDispatchMode):
         if name.startswith("_foreach_"):
             chunks = sum(-(-x.numel() // _CHUNK) for x in args[0])
             cost.launches = max(-(-len(args[0]) // _MOST_TENSORS), -(-chunks // _MOST_CHUNKS))
-            cost.bytes = bytes_of(*inputs, *args[0])
+            cost.bytes = bytes_of(*inputs, *(() if name == "_foreach_copy_" else args[0]))
+        elif name == "_fused_adamw_":  # reads θ, g, m and v and writes all of them
+            cost.bytes = 2 * bytes_of(*(x for tensors in args[:4] for x in tensors))
         elif name in _PRODUCTS:
             first, second = args[_PRODUCTS[name]], args[_PRODUCTS[name] + 1]
             cost.product_bytes = bytes_of(*inputs, *outputs)

@@ -63,7 +63,8 @@ class FairseqAdam(adam.FairseqAdam):
         joined = None
         if self._values is not None:
             joined = self._copy or self._values, FlatTensor(self._parameters)  # and gradients
-        self._optimizer = Adam(params, self.optimizer_config, joined)
+        rounded = None if self._copy is None else self._values
+        self._optimizer = Adam(params, self.optimizer_config, joined, rounded)
 
     def _collect_gradients(self) -> None:
         """Let the gradients be one flat tensor: that of a recorded training, or a copy."""
@@ -130,8 +131,6 @@ class FairseqAdam(adam.FairseqAdam):
         self._collect_gradients()
         self.optimizer.step(closure, scale=scale / (self._factor * self._clip_factor), overflow=self._overflow)
         self._factor = self._clip_factor = 1.0
-        if self._values is not None and self._copy is not None:
-            self._values.whole.copy_(self._copy.whole)
 
     def zero_grad(self) -> None:
         self._factor = self._clip_factor = 1.0

@@ -14,6 +14,7 @@ import torch
 TRIED: dict[str, set[tuple[str, tuple[int, int]]]] = {
     "loss": set(),
     "sublayers": set(),
+    "adam": set(),
     "search": set(),
     "compile": set(),
 }

@@ -2,10 +2,13 @@
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import launches
 import pytest
 import torch
+from fairseq.optim import OPTIMIZER_REGISTRY
 from torch import nn
 
 from ode_transformer.speed import kernels
@@ -35,6 +38,25 @@ def test_kernels_that_no_gpu_has_run_save_what_the_page_says(
     cost = launches.measure(name, launches.SENTENCES["4096"]).total
     assert cost.launches == pytest.approx(launched, rel=TOLERANCE)
     assert (cost.bytes + cost.product_bytes) / 1e9 == pytest.approx(gigabytes, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize(("tried", "launched", "bytes_of_one"), [("", 4, 44), ("adam", 2, 28)])
+def test_an_update_in_half_precision_costs_what_the_page_says(
+    tried: str, launched: int, bytes_of_one: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(kernels.SETTING, tried)
+    parameters = [torch.empty(300, 1000, dtype=torch.float16, device="meta").requires_grad_() for _ in range(10)]
+    cfg = SimpleNamespace(lr=[1e-3], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.1)
+    optimizer = OPTIMIZER_REGISTRY["fused_adam"](cfg, parameters)
+    for parameter, part in zip(parameters, optimizer._gradients.parts, strict=True):
+        parameter.grad = part
+    meter = launches.Meter()
+    with patch.object(optimizer, "_collect_gradients"):
+        optimizer.step()
+        with meter.running():
+            optimizer.step(scale=2.0)
+    assert meter.total.launches == launched
+    assert meter.total.bytes / 3_000_000 == pytest.approx(bytes_of_one, rel=0.01)
 
 
 def test_the_gradient_of_an_operator_counts_for_its_part() -> None:

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import interpreted_adam
 import interpreted_search
 import launches
 import pytest
@@ -162,6 +163,15 @@ def test_the_kernel_of_a_search_attends_as_the_formula(case: Any) -> None:
     ours, expected = (interpreted_search.outcome(*case, by_kernel, "cuda") for by_kernel in (True, False))
     tolerance = max(1e-5, 4 * torch.finfo(case[0]).eps)
     torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", interpreted_adam.DTYPES)
+def test_an_update_by_the_kernel_is_that_of_pytorch(dtype: torch.dtype) -> None:
+    ours, theirs = (interpreted_adam.updates(dtype, by_kernel, "cuda") for by_kernel in (True, False))
+    for outcome, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(outcome[2:], expected[2:], rtol=5e-7, atol=2e-7)
+        torch.testing.assert_close(outcome[:2], expected[:2], rtol=torch.finfo(dtype).eps, atol=0)
+    torch.testing.assert_close(ours[2], ours[1], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("case", CASES)

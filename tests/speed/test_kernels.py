@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import interpreted_adam
 import interpreted_loss
 import interpreted_search
 import torch
@@ -28,6 +29,19 @@ def test_a_search_attends_to_rows_of_its_table_as_by_the_formula(tmp_path: Path)
         tolerance = max(1e-5, 4 * torch.finfo(case[0]).eps)
         torch.testing.assert_close(outcome[:-1], expected[:-1], rtol=tolerance, atol=tolerance)
         assert torch.equal(outcome[-1], expected[-1])  # the memory
+
+
+def test_an_update_by_the_kernel_is_that_of_pytorch(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, interpreted_adam.__file__, tmp_path / "outcomes.pt"], check=True)
+    for dtype, ours in zip(interpreted_adam.DTYPES, torch.load(tmp_path / "outcomes.pt"), strict=True):
+        theirs = interpreted_adam.updates(dtype, by_kernel=False)
+        for (*rounded, a, b, m, v, n, w), expected in zip(ours, theirs, strict=True):
+            torch.testing.assert_close([a, b], expected[2:4], rtol=5e-7, atol=2e-7)  # four units of the last place
+            torch.testing.assert_close([m, v, n, w], expected[4:], rtol=5e-7, atol=6e-8)
+            # The interpreter cuts bfloat16 off.
+            step = 0 if dtype == torch.float16 else torch.finfo(dtype).eps
+            torch.testing.assert_close(rounded, expected[:2], rtol=step, atol=0)
+        torch.testing.assert_close(ours[2], ours[1], rtol=0, atol=0)  # an overflow changes nothing
 
 
 def test_no_kernel_runs_that_no_gpu_has_tried(monkeypatch) -> None:
