@@ -75,9 +75,9 @@ def exit_status(program: str) -> int:
     except SystemExit as end:
         status = end.code
     except Exception:
-        from ode_transformer.models import fairseq_corrections
+        from ode_transformer.models.fairseq_corrections.commands import print_error
 
-        (fairseq_corrections._print_error if fairseq else sys.__excepthook__)(*sys.exc_info())
+        (print_error if fairseq else sys.__excepthook__)(*sys.exc_info())
         status = 1
     if isinstance(status, str):
         print(status, file=sys.stderr)
@@ -135,9 +135,9 @@ def end_fairseq() -> None:
     from fairseq.logging import metrics, progress_bar
     from fairseq_cli import train
 
-    from ode_transformer.models import fairseq_corrections
+    from ode_transformer.models.fairseq_corrections.batches import stop_loaders
 
-    fairseq_corrections._stop_loaders()
+    stop_loaders()
     metrics.reset()
     for function in (checkpoint_utils.save_checkpoint, train.should_stop_early):
         for name in ("best", "num_runs"):

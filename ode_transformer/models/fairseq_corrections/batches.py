@@ -119,7 +119,8 @@ _LOADERS: weakref.WeakSet[iterators.BackgroundConsumer] = weakref.WeakSet()
 
 
 @atexit.register
-def _stop_loaders() -> None:
+def stop_loaders() -> None:
+    """End the threads that load batches ahead."""
     for loader in list(_LOADERS):
         loader._max_len = 0  # the batch that is being loaded is the last
         while loader.is_alive():

@@ -135,7 +135,7 @@ def test_batches_are_not_loaded_while_python_ends(pinned: Callable[[Any, str], N
     def outlives() -> bool:
         loaded = iterators.BufferedIterator(2, range(100))
         next(loaded)
-        batches._stop_loaders()
+        batches.stop_loaders()
         return loaded._consumer.is_alive()
 
     assert not outlives()
