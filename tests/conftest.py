@@ -38,9 +38,9 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of random parameters, with its dictionaries and pieces beside it: made in less than a second."""
-    from checkpoint_for_tests import make_model
+    from plain_models import make_plain_model
 
-    return make_model(tmp_path_factory.mktemp("untrained"))
+    return make_plain_model(tmp_path_factory.mktemp("untrained"), log_samples=2)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import flip_in_a_tensor
+from changed_checkpoints import flip_in_a_tensor
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

@@ -3,8 +3,6 @@
 import codecs
 import os
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoint_for_tests import as_args, open_model, rewrite
-from commands_for_tests import USER_DIR
+from batches import split_projections
+from changed_checkpoints import as_args, rewrite
+from doors import FAIRSEQS_DOORS, open_model
 from limited_functions import answer
-from models_for_tests import split_projections
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.checkpoints.stored_sizes import MAX_LETTERS
@@ -172,10 +170,9 @@ DOORS: dict[str, Callable[[Path], object]] = {
     "translate": command("translate", "--path", "FILE", "--input", os.devnull),
     "export": command("export", "--to", "huggingface", "--path", "FILE", "--output", OUTPUT),
     "serve": command("serve", "FILE", "--port", "0"),
-    "from_pretrained": open_by("from_pretrained"),
-    "fairseq": open_by("fairseq"),
+    **{door: open_by(door) for door in FAIRSEQS_DOORS},
 }
-BUILDING = ("translate", "export", "serve", "from_pretrained", "fairseq")
+BUILDING = ("translate", "export", "serve", *FAIRSEQS_DOORS)
 
 
 def check_doors(path: Path, message: str, doors: dict[str, Callable[[Path], object]]) -> None:
@@ -215,21 +212,6 @@ def test_parameters_with_many_names_and_parts_of_one_storage_are_read(folder: Pa
     rewrite(folder, lambda state: state["model"].update(parts | shared))
     model = load_checkpoint(folder / "model.pt")["model"]
     assert all(torch.equal(model[name], tensor) for name, tensor in (parts | shared).items())
-
-
-@pytest.mark.slow
-def test_fairseq_generate_says_it_in_one_line(folder: Path) -> None:
-    rewrite(folder, change_options(encoder_ffn_embed_dim=2**16))
-    words = [Path(sys.executable).with_name("fairseq-generate"), folder, "--path", folder / "model.pt", "--cpu"]
-    done = subprocess.run(
-        [*words, "-s", "en", "-t", "de", "--user-dir", USER_DIR], capture_output=True, text=True, check=False
-    )
-    refusal = "refused: its options describe far more parameters than it has"
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        1,
-        f"fairseq-generate: error: {folder / 'model.pt'}: {refusal}",
-    )
-    assert "Traceback" not in done.stderr
 
 
 DICTIONARIES: dict[str, tuple[Callable[[Path], object], str]] = {

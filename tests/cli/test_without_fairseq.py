@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from plain_models import make_plain_model
+from plain_models import PAIRS, make_plain_model
+from reported_runs import SENTENCES, make_data, make_run
 
 ROOT = Path(__file__).parents[2]
 # As on another system; libraries that choose other modules there have been imported before.
 ELSEWHERE = """
-import asyncio, filelock, os, psutil, sys
+import asyncio, filelock, os, portalocker, psutil, sys
 sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios"))
 for name in ("fork", "forkpty", "sched_getaffinity"):
     delattr(os, name)
@@ -103,6 +104,18 @@ def test_a_loaded_folder(folder: Path) -> None:
 
 def test_pytorch_hub(folder: Path) -> None:
     assert loaded_modules(HUB, folder, ROOT) == []
+
+
+def test_analyse(tmp_path: Path) -> None:
+    model = make_data(tmp_path)
+    words = ("analyse", "coefficients", model, "--data", model.parent, "--split", "test")
+    assert loaded_modules(MAIN, *words) == []
+
+
+def test_report(tmp_path: Path) -> None:
+    references = [target for _, target in PAIRS[:SENTENCES]]
+    run = make_run(tmp_path / "run", make_data(tmp_path), 1, 0.0, references, 30.0)
+    assert loaded_modules(MAIN, "report", run, "--output", tmp_path / "report.html") == []
 
 
 def test_serve(folder: Path) -> None:

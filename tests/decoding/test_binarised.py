@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoint_for_tests import MAX_POSITIONS, binarise
+from plain_models import MAX_POSITIONS, binarise
 
 from ode_transformer.decoding.binarised import Split
 from ode_transformer.decoding.teacher_forcing import cross_entropy, predict_tokens, surprisals

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoint_for_tests import make_language_model
+from plain_models import make_plain_language_model
 from served_models import ask, serving, translations
 
 from ode_transformer.cli.command import main
@@ -17,7 +17,7 @@ TEXT = ["The dog", "", "The cat sleeps on the", "We"]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_language_model(tmp_path_factory.mktemp("language-model"))
+    return make_plain_language_model(tmp_path_factory.mktemp("language-model"))
 
 
 def continued(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, *words: object) -> list[str]:

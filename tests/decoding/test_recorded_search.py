@@ -6,7 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from models_for_tests import EOS, batch, small_model
+from batches import EOS, batch
+from plain_models import small_plain_model
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -62,7 +63,7 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Recording]:
 
 def search(models: list[Any], lengths: list[int], recorded: RecordedSearches | None, **options: Any) -> list[Any]:
     chosen = SearchOptions(**{"beam": 3, "max_len_a": 0.5, "max_len_b": 9} | options)
-    return BeamSearch([model.plain() for model in models], chosen, recorded).search(batch(lengths))
+    return BeamSearch(models, chosen, recorded).search(batch(lengths))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_recorded_search_finds_the_same(
     recordings: list[Recording], seeds: list[int], factor: float, options: Any, search_options: Any
 ) -> None:
     """Two batches of one padded shape, and one of another."""
-    models = [small_model(seed, **options) for seed in seeds]
+    models = [small_plain_model(seed, **options) for seed in seeds]
     for model in models:
         with torch.no_grad():
             model.decoder.embed_tokens.weight[EOS] *= factor  # hypotheses end at different positions
@@ -98,7 +99,7 @@ def test_a_search_without_copies_finds_the_same_to_the_last_bit(
     recordings: list[Recording], options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Relative positions of values are of a cache that is reordered, as ever."""
-    model, found = small_model(2, arch="ode_transformer_rk2", **options), []
+    model, found = small_plain_model(2, arch="ode_transformer_rk2", **options), []
     with torch.no_grad():
         model.decoder.embed_tokens.weight[EOS] *= 1.3
     calls = Mock(side_effect=search_attention.attend_by_formula)
@@ -113,7 +114,7 @@ def test_a_search_without_copies_finds_the_same_to_the_last_bit(
 
 def test_a_sentence_without_scores_leaves_later_batches_alone(recordings: list[Recording]) -> None:
     """As where numbers overflow in half precision; the batches have one shape."""
-    model = small_model()
+    model = small_plain_model()
     recorded, embedding = RecordedSearches(), model.encoder.embed_tokens.weight
     expected = search([model], [6, 3], None)
     for is_broken in (False, True, False):
@@ -137,7 +138,7 @@ def test_what_cannot_be_recorded_is_computed(recordings: list[Recording], monkey
 
     monkeypatch.setattr(Recorder, "record_inference", refuse)
     for arch in ("ode_transformer_euler", "reformer_fast"):
-        models = [small_model(arch=arch)]
+        models = [small_plain_model(arch=arch)]
         expected = search(models, [6, 3, 1], None)
         for ours, theirs in zip(search(models, [6, 3, 1], RecordedSearches()), expected, strict=True):
             torch.testing.assert_close(ours, theirs)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,18 +22,17 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
-from checkpoint_for_tests import MAX_POSITIONS, rewrite
-from commands_for_tests import ANY_NAME, COMMANDS, ENVIRONMENT, PAIRS, TIMEOUT, USER_DIR
+from changed_checkpoints import rewrite
 from ended_processes import wait_for_end
-from fairseq.hub_utils import GeneratorHubInterface
+from plain_models import ANY_NAME, MAX_POSITIONS, PAIRS
 
 from ode_transformer.cli.command import main
 from ode_transformer.decoding import search_processes, translator
 from ode_transformer.decoding import translate as translation
-from ode_transformer.models import ODETransformerModel
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.subword_models import SubwordEncoder, choose_subword_model
 
+ROOT = str(Path(__file__).parents[2])
 SHORT = ("--max-len-b", 12)
 SOURCES = [source for source, _ in PAIRS]
 
@@ -74,18 +74,6 @@ def folder(untrained: Path, tmp_path: Path) -> Path:
     return shutil.copytree(untrained.parent, tmp_path / "model")
 
 
-def hub_of(untrained: Path) -> GeneratorHubInterface:
-    folder = str(untrained.parent)
-    return ODETransformerModel.from_pretrained(folder, "model.pt", bpe="sentencepiece", data_name_or_path=folder)
-
-
-def test_translations_are_those_of_fairseq_in_the_order_of_the_text(untrained: Path, command: Command) -> None:
-    text = "".join(f"{source}\n" for source in SOURCES)
-    expected = hub_of(untrained).translate(SOURCES, beam=3, lenpen=0.6, max_len_b=12)
-    assert len(set(expected)) > 0.8 * len(expected)  # so that a wrong order would be seen
-    assert command(text, "--beam", 3, "--lenpen", 0.6).decode() == "".join(f"{line}\n" for line in expected)
-
-
 def test_a_translation_does_not_depend_on_the_other_lines(command: Command, monkeypatch, untrained: Path) -> None:
     texts = [f"{source}\n" for source in SOURCES[:3]]
     by_length = ("--max-len-a", 0.5, "--max-len-b", 3)  # which ends most of an untrained model's
@@ -100,32 +88,13 @@ def test_a_folder_of_any_name(untrained: Path, tmp_path: Path, command: Command)
     folder = shutil.copytree(untrained.parent, tmp_path / ANY_NAME)
     assert command("a b\n", "--path", folder / "model.pt") == command("a b\n")
     assert command("a b\n", "--path", folder) == command("a b\n")
-    assert hub_of(folder / "model.pt").translate("a b") == hub_of(untrained).translate("a b")
 
 
-def test_an_ensemble_translates_as_by_fairseq(untrained: Path, folder: Path, command: Command, refused) -> None:
-    other = folder / "other.pt"
-    shutil.copy(untrained, other)
-    generator = torch.Generator().manual_seed(5)
-
-    def change(state: dict[str, Any]) -> None:
-        for tensor in state["model"].values():
-            if tensor.is_floating_point():
-                tensor.add_(0.3 * torch.randn(tensor.shape, generator=generator))
-
-    rewrite(folder, change)
-    (folder / "model.pt").rename(other)
-    shutil.copy(untrained, folder)
-    text = "".join(f"{source}\n" for source in SOURCES[:12])
-    both, *alone = (command(text, "--path", path, "--beam", 3) for path in (f"{untrained}:{other}", untrained, other))
-    options = {"data_name_or_path": str(folder), "bpe": "sentencepiece"}
-    hub = ODETransformerModel.from_pretrained(str(folder), "model.pt:other.pt", **options)
-    assert both.decode().splitlines() == hub.translate(SOURCES[:12], beam=3, max_len_b=12)
-    assert both not in alone
+def test_models_of_other_words_are_no_ensemble(untrained: Path, folder: Path, refused) -> None:
     first, second, *rest = (folder / "dict.de.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "dict.de.txt").write_text("".join([second, first, *rest]), encoding="utf-8")
-    message = refused("a\n", path=Path(f"{untrained}:{other}"))
-    assert message == f"{other} and {untrained}: no ensemble, their languages or dictionaries differ"
+    message = refused("a\n", path=Path(f"{untrained}:{folder / 'model.pt'}"))
+    assert message == f"{folder / 'model.pt'} and {untrained}: no ensemble, their languages or dictionaries differ"
 
 
 def test_a_model_whose_options_name_no_languages(folder: Path, command: Command, refused) -> None:
@@ -175,7 +144,7 @@ def test_a_subword_model_of_another_name_is_found_and_named(folder: Path, refuse
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The dog sleeps.\n")))
     assert main(["translate", "--path", str(folder / "model.pt"), "--cpu", *map(str, SHORT)]) == 0
     assert capsysbinary.readouterr().err == f"subword model: {pieces} (sentencepiece)\n".encode()
-    hub = torch.hub.load(str(Path(USER_DIR).parent), "translation_model", str(folder), source="local", trust_repo=True)
+    hub = torch.hub.load(ROOT, "translation_model", str(folder), source="local", trust_repo=True)
     divided = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).encode("The dog sleeps.", out_type=str)
     assert hub.bpe.encode("The dog sleeps.").split() == divided
     (folder / "codes.txt").write_text("#version: 0.2\nl o\n")
@@ -250,8 +219,9 @@ def test_lines_of_a_stopped_command_stay_and_the_others_follow(
     message = refused("", *options)
     assert message.startswith(f"{part}: a stopped translation, 4 lines. To go on: truncate -s ")
     line = message.partition("To go on: ")[2].removesuffix("; or remove it")
-    environment = ENVIRONMENT | {"PATH": f"{COMMANDS}:{os.environ['PATH']}"}
-    subprocess.run(["bash", "-c", line], check=True, env=environment, timeout=TIMEOUT)
+    path = f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run(["bash", "-c", line], check=True, env=environment, timeout=600)
     assert output.read_bytes() == expected
     assert sorted(os.listdir(tmp_path)) == ["a text", "output"]
 

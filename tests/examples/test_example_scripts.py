@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands_for_tests import COMMANDS, PAIRS
+from commands_for_tests import COMMANDS
+from plain_models import PAIRS
 from programs_here import run_here, start_programs_here
 
 from ode_transformer.numerics import tableau

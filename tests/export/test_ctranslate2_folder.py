@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoint_for_tests import make_model, rewrite
-from commands_for_tests import ANY_NAME, PAIRS, SMALL
-from fairseq import options
+from changed_checkpoints import rewrite
+from plain_models import ANY_NAME, PAIRS, make_plain_model, small_plain_model
 
 from ode_transformer.checkpoints.dictionary import Dictionary
 from ode_transformer.checkpoints.reading import load_checkpoint
@@ -22,20 +21,28 @@ from ode_transformer.decoding.ctranslate2_engine import ExportedModel
 from ode_transformer.decoding.trained_model import TrainedModel
 from ode_transformer.export import ctranslate2_folder, export_command
 from ode_transformer.export.ctranslate2_folder import refusal
-from ode_transformer.models.model_from_options import build_from_options
 
-NO_HISTORY = ("--encoder-layer-history", "none", "--decoder-layer-history", "none")
-EULER = ("--arch", "ode_transformer_euler_tiny")
-RK2 = ("--arch", "ode_transformer_rk2_tiny")
-ONES = ("--arch", "ode_transformer_ones_tiny")
-REPEATED = (
-    *(*EULER, *NO_HISTORY, "--encoder-ode-scheme", "repeat4"),
-    *("--decoder-ode-scheme", "repeat", "--ode-stage-parameters", "separate", "--no-token-positional-embeddings"),
-)
-OTHER_PARTS = (
-    *(*EULER, *NO_HISTORY, "--max-relative-positions", 0, "--encoder-learned-pos"),
-    *("--activation-fn", "gelu", "--layernorm-embedding"),
-)
+Options = dict[str, Any]
+NO_HISTORY = {"encoder_layer_history": "none", "decoder_layer_history": "none"}
+EULER = {"arch": "ode_transformer_euler_tiny"}
+RK2 = {"arch": "ode_transformer_rk2_tiny"}
+ONES = {"arch": "ode_transformer_ones_tiny"}
+REPEATED: Options = {
+    **EULER,
+    **NO_HISTORY,
+    "encoder_ode_scheme": "repeat4",
+    "decoder_ode_scheme": "repeat",
+    "ode_stage_parameters": "separate",
+    "no_token_positional_embeddings": True,
+}
+OTHER_PARTS: Options = {
+    **EULER,
+    **NO_HISTORY,
+    "max_relative_positions": 0,
+    "encoder_learned_pos": True,
+    "activation_fn": "gelu",
+    "layernorm_embedding": True,
+}
 TEXT = "".join(f"{source}\n" for source, _ in PAIRS) + "\n \u200b\nThe 12 unknown Wörter\nA dog </s> sleeps\n"
 
 Command = Callable[..., tuple[str, str]]
@@ -53,9 +60,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def make_smooth_model(folder: Path, *flags: object) -> Path:
+def make_smooth_model(folder: Path, **options: Any) -> Path:
     """Make a model whose logits differ by much more than the rounding of two libraries does."""
-    make_model(folder, *flags)
+    make_plain_model(folder, **options)
 
     def scale_layers(state: dict[str, Any]) -> None:
         for name, tensor in state["model"].items():
@@ -74,17 +81,27 @@ def export(command: Command, model: Path, *options: object, status: int = 0) -> 
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported model, its checkpoint in the folder above."""
     folder = tmp_path_factory.mktemp("exported")
-    words = ("export", "--to", "ctranslate2", "--path", make_smooth_model(folder, *ONES), "--output", folder / "folder")
+    words = (
+        "export",
+        "--to",
+        "ctranslate2",
+        "--path",
+        make_smooth_model(folder, **ONES),
+        "--output",
+        folder / "folder",
+    )
     assert main([str(word) for word in words]) == 0
     return folder / "folder"
 
 
-@pytest.mark.parametrize("flags", [(*ONES, "--relative-values", "--no-scale-embedding"), REPEATED, OTHER_PARTS])
-def test_greedy_translations_are_those_of_the_checkpoint(flags: tuple, tmp_path: Path, command: Command) -> None:
+@pytest.mark.parametrize(
+    "options", [{**ONES, "relative_values": True, "no_scale_embedding": True}, REPEATED, OTHER_PARTS]
+)
+def test_greedy_translations_are_those_of_the_checkpoint(options: Options, tmp_path: Path, command: Command) -> None:
     folder = tmp_path / ANY_NAME
     folder.mkdir()
-    model = make_smooth_model(folder, *flags)
-    if flags is OTHER_PARTS:  # two vocabularies
+    model = make_smooth_model(folder, **options)
+    if options is OTHER_PARTS:  # two vocabularies
         dictionary = folder / "dict.de.txt"
         dictionary.write_text("".join(reversed(dictionary.read_text().splitlines(keepends=True))))
     assert export(command, model)[0].endswith(" MiB\n")
@@ -110,19 +127,16 @@ def test_layers_that_repeat_are_stored_once_and_int8_is_smaller(folder: Path, co
 
 
 @pytest.mark.parametrize(
-    ("flags", "problem"),
+    ("options", "problem"),
     [
         (RK2, "--ode-coefficients gate, only ones; --encoder-layer-history dlcl, only none"),
-        ((*NO_HISTORY, "--arch", "ode_transformer_rk4_tiny"), "--encoder-ode-scheme rk4, only euler, repeat, repeat4"),
-        (("--arch", "transformer_tiny"), "--arch transformer_tiny, only ode_transformer_*"),
+        ({**NO_HISTORY, "arch": "ode_transformer_rk4_tiny"}, "--encoder-ode-scheme rk4, only euler, repeat, repeat4"),
+        ({"arch": "reformer_fast_tiny"}, "--arch reformer_fast_tiny, only ode_transformer_*"),
     ],
 )
-def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: str) -> None:
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, ["data", *map(str, (*SMALL, *flags))])
-    model, here = build_from_options(args, 30), Path("model.pt")
-    plain = model.plain() if hasattr(model, "plain") else model
-    trained = TrainedModel(here, here, plain, vars(args), {}, Dictionary(), Dictionary(), ("en", "de"))
+def test_what_cannot_be_expressed_is_refused_by_its_flag(options: Options, problem: str) -> None:
+    model, here = small_plain_model(**options), Path("model.pt")
+    trained = TrainedModel(here, here, model, options, {}, Dictionary(), Dictionary(), ("en", "de"))
     assert f"{refusal(trained)}".startswith(f"CTranslate2 cannot express {problem}")
 
 
@@ -130,7 +144,7 @@ def test_what_cannot_be_expressed_is_refused_by_its_flag(flags: tuple, problem: 
 def test_a_folder_with_other_probabilities_is_not_left(to: str, tmp_path: Path, command: Command, monkeypatch) -> None:
     from ode_transformer.export import huggingface_folder  # slow
 
-    model, model_options = make_smooth_model(tmp_path, *ONES), huggingface_folder.exported_options
+    model, model_options = make_smooth_model(tmp_path, **ONES), huggingface_folder.exported_options
     monkeypatch.setattr(ctranslate2_folder, "set_layer_norm", set_plain_layer_norm)
     monkeypatch.setattr(huggingface_folder, "exported_options", lambda o: model_options(o) | {"activation_fn": "gelu"})
     error = export(command, model, "--to", to, status=2)[1]

@@ -6,24 +6,22 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import make_model
-from commands_for_tests import ANY_NAME, PAIRS
+from batches import split_projections
 from limited_functions import answer
-from models_for_tests import split_projections
+from plain_models import ANY_NAME, PAIRS, make_plain_model
 from safetensors.torch import load_file, save_file
 
 from ode_transformer.cli.command import main
-from ode_transformer.models import ODETransformerModel
+from ode_transformer.decoding import loading
 from ode_transformer.support.errors import UserError
 
 SOURCES = [source for source, _ in PAIRS[:5]] + ["The 12 unknown Wörter </s> sleep"]
-KINDS: dict[str, tuple[object, ...]] = {
-    "rk2": ("--share-all-embeddings",),
-    "iiet": ("--arch", "ode_transformer_iiet_tiny", "--encoder-learned-pos", "--activation-fn", "gelu"),
-    "dlstm": ("--arch", "dlstm_tiny"),
-    "reformer": ("--arch", "reformer_fast_tiny"),
-    "bfloat16": ("--cpu", "--cpu-bf16"),
-    "adaptive": ("--arch", "ode_transformer_euler_tiny", "--adaptive-softmax-cutoff", "50"),
+KINDS: dict[str, dict[str, Any]] = {
+    "rk2": {"share_all_embeddings": True},
+    "iiet": {"arch": "ode_transformer_iiet_tiny", "encoder_learned_pos": True, "activation_fn": "gelu"},
+    "dlstm": {"arch": "dlstm_tiny"},
+    "reformer": {"arch": "reformer_fast_tiny"},
+    "bfloat16": {"cpu_bf16": True},
 }
 
 
@@ -50,26 +48,26 @@ def load(folder: Path) -> tuple[Any, Any]:
 def test_generate_gives_the_tokens_of_the_checkpoint(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / ANY_NAME
     folder.mkdir()
-    make_model(folder, *KINDS[kind])
-    hub = ODETransformerModel.from_pretrained(str(folder), "model.pt", bpe="sentencepiece")
+    make_plain_model(folder, **KINDS[kind])
+    translator = loading.load(folder)
     model, tokenizer = load(export(folder / "model.pt"))
     batch = tokenizer(SOURCES, return_tensors="pt", padding=True)
-    sources = [hub.encode(source) for source in SOURCES]
+    sources = [translator.encode(source) for source in SOURCES]
     for ids, mask, source in zip(batch["input_ids"], batch["attention_mask"], sources, strict=True):
         assert torch.equal(ids[mask.bool()], source)
     for beam, penalty in ((1, 1.0), (4, 0.6)) if kind == "rk2" else ((4, 0.6),):
-        hypotheses = hub.generate(sources, beam=beam, lenpen=penalty, max_len_b=12)
+        hypotheses = translator.generate(sources, beam=beam, lenpen=penalty, max_len_b=12)
         expected = [best["tokens"].tolist() for best, *_ in hypotheses]
         found = model.generate(**batch, num_beams=beam, length_penalty=penalty, max_length=14)
         assert [[token for token in row[1:].tolist() if token != 1] for row in found] == expected
         texts = tokenizer.batch_decode(found, skip_special_tokens=True)
-        assert texts == [hub.decode(torch.tensor(tokens)).replace("<unk>", "") for tokens in expected]
+        assert texts == [translator.decode(torch.tensor(tokens)).replace("<unk>", "") for tokens in expected]
     assert len(set(texts)) > 1
 
 
 def test_a_folder_that_transformers_saves_again_and_a_loss(tmp_path: Path) -> None:
     """With embeddings that are tied on one side, and dictionaries of two sizes."""
-    make_model(tmp_path, "--share-decoder-input-output-embed")
+    make_plain_model(tmp_path, share_decoder_input_output_embed=True)
     model, tokenizer = load(export(tmp_path / "model.pt"))
     batch = tokenizer(SOURCES, text_target=[target for _, target in PAIRS[:6]], return_tensors="pt", padding=True)
     with torch.no_grad():
@@ -84,7 +82,7 @@ def test_a_folder_that_transformers_saves_again_and_a_loss(tmp_path: Path) -> No
 
 def test_a_folder_of_an_earlier_version(tmp_path: Path) -> None:
     """Its attentions keep Q, K and V apart; transformers writes it again in its own form."""
-    make_model(tmp_path, "--ode-stage-parameters", "separate", "--decoder-ode-scheme", "rk2")
+    make_plain_model(tmp_path, ode_stage_parameters="separate", decoder_ode_scheme="rk2")
     folder = export(tmp_path / "model.pt")
     expected = load(folder)[0].state_dict()
     save_file(
@@ -101,7 +99,7 @@ def test_a_folder_of_an_earlier_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize("positions", [0, 8])
 def test_a_prefix_of_several_tokens(positions: int, tmp_path: Path) -> None:
     """The caches see all of it."""
-    make_model(tmp_path, "--max-relative-positions", positions)
+    make_plain_model(tmp_path, max_relative_positions=positions)
     model, tokenizer = load(export(tmp_path / "model.pt"))
     batch = tokenizer(SOURCES[:2], return_tensors="pt", padding=True)
     prefix = torch.tensor([[2, 9, 11]] * 2)
@@ -119,7 +117,7 @@ def test_a_prefix_of_several_tokens(positions: int, tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_blank_line_stays_blank(search: dict[str, Any], tmp_path: Path) -> None:
-    make_model(tmp_path)
+    make_plain_model(tmp_path)
     model, tokenizer = load(export(tmp_path / "model.pt"))
     batch = tokenizer([SOURCES[0], "", " "], return_tensors="pt", padding=True)
     found = model.generate(**batch, **search, max_length=12)
@@ -131,7 +129,7 @@ def test_a_blank_line_stays_blank(search: dict[str, Any], tmp_path: Path) -> Non
 
 
 def test_a_small_folder_does_not_occupy_the_machine(tmp_path: Path) -> None:
-    make_model(tmp_path)
+    make_plain_model(tmp_path)
     folder = export(tmp_path / "model.pt")
     text = (folder / "config.json").read_text()
     for name, value, message in (
@@ -151,7 +149,7 @@ def test_a_configuration_alone_does_not_occupy_the_machine(tmp_path: Path) -> No
     """As AutoModelForSeq2SeqLM.from_config builds it, without parameters to compare with."""
     from ode_transformer.export.huggingface_model import ODETransformerConfig, ODETransformerForSeq2SeqLM
 
-    make_model(tmp_path)
+    make_plain_model(tmp_path)
     config = export(tmp_path / "model.pt") / "config.json"
     options = json.loads(config.read_text())["options"]
     assert ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 30))

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import torch
 import transformers  # imports its parts when they are used
-from checkpoint_for_tests import make_model
-from commands_for_tests import NO_DROPOUT, PAIRS
 from conftest import SharedFolder
+from plain_models import NO_DROPOUT, PAIRS, make_plain_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -39,7 +38,7 @@ def offline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def exported(shared_folder: SharedFolder) -> Path:
     def fill(folder: Path) -> None:
-        path = make_model(folder, "--share-all-embeddings", *NO_DROPOUT)
+        path = make_plain_model(folder, share_all_embeddings=True, **NO_DROPOUT)
         assert main(["export", "--to", "huggingface", "--path", str(path), "--output", str(folder / "start")]) == 0
         model, tokenizer = load(folder / "start")
         with torch.no_grad():

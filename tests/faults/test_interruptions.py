@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 import torch
 from checkpoint_for_tests import make_model
-from commands_for_tests import PAIRS
 from fairseq import checkpoint_utils
+from plain_models import PAIRS
 from programs_here import start_programs_here
 from recipes_for_tests import Runner, publish
 from released_checkpoints import released

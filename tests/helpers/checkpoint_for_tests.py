@@ -1,27 +1,20 @@
 """Checkpoints as fairseq writes them, with their dictionaries beside them, without any training."""
 
-import os
-import zipfile
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from commands_for_tests import PAIRS, SMALL, train_pieces
-from fairseq import checkpoint_utils, options, tasks
+from commands_for_tests import SMALL
+from fairseq import options, tasks
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
+from plain_models import MAX_POSITIONS, PAIRS, train_pieces
 
-from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
-from ode_transformer.cli.checkpoints import checked
-from ode_transformer.decoding.trained_model import load_trained_model
-from ode_transformer.models import ODETransformerModel
+from ode_transformer.checkpoints.reading import save_checkpoint
 from ode_transformer.models.admission import is_of_this_package
-
-MAX_POSITIONS = 64  # tokens of a line at most, the end symbol included
 
 
 def make_model(directory: Path, *more: object) -> Path:
@@ -79,67 +72,3 @@ def _write(directory: Path, flags: Sequence[object], known: Mapping[str, str] | 
     }
     save_checkpoint(state, directory / "model.pt")
     return directory / "model.pt"
-
-
-def open_model(door: str, folder: Path) -> object:
-    """Open the folder's model.pt by one of the ways that users take."""
-    path = folder / "model.pt"
-    if door == "verify":
-        return checked(path, load_checkpoint(path))
-    if door == "fairseq":  # as fairseq-generate --user-dir
-        return checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(folder)})
-    if door == "from_pretrained":
-        return ODETransformerModel.from_pretrained(str(folder), "model.pt")
-    return load_trained_model(path, folder)
-
-
-def as_args(state: dict[str, Any], /, **options: Any) -> None:
-    """Give a checkpoint the older form: one namespace with all options."""
-    values = vars(state["cfg"]["model"]) | state["cfg"]["task"]
-    del values["_name"]
-    state.update(cfg=None, args=Namespace(**(values | options)))
-
-
-class Intruder:
-    """Unpickled without care, it creates the file ``path``."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.system, (f"touch '{self.path}'",)
-
-
-def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """Change the folder's ``model.pt``, whose pickle torch reads and writes without any check; return it."""
-    state = torch.load(folder / "model.pt", weights_only=False)
-    change(state)
-    torch.save(state, folder / "model.pt")
-    return folder / "model.pt"
-
-
-def flip(path: Path, bit: int) -> None:
-    """Turns one bit of a file, counted from its start."""
-    data = bytearray(path.read_bytes())
-    data[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(data)
-
-
-def flip_in_a_tensor(path: Path) -> None:
-    """Turns the last bit of a number in the middle of the checkpoint's largest tensor."""
-    with zipfile.ZipFile(path) as archive:
-        largest = max(archive.infolist(), key=lambda entry: entry.file_size)
-        content = archive.read(largest)
-    # The archive's entries are not compressed, so that the tensor is in the file as it is in memory.
-    flip(path, 8 * (path.read_bytes().index(content) + len(content) // 2 // 4 * 4))
-
-
-def binarise(directory: Path, split: str, pairs: Sequence[tuple[str, str]]) -> None:
-    """Writes sentence pairs, already in pieces, as fairseq-preprocess does."""
-    for side, language in enumerate(("en", "de")):
-        dictionary = Dictionary.load(str(directory / f"dict.{language}.txt"))
-        prefix = directory / f"{split}.en-de.{language}"
-        builder = MMapIndexedDatasetBuilder(f"{prefix}.bin")
-        for pair in pairs:
-            builder.add_item(dictionary.encode_line(pair[side], add_if_not_exist=False))
-        builder.finalize(f"{prefix}.idx")

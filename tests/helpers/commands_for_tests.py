@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from plain_models import PAIRS, train_pieces
 from programs_here import run_here
 
 import ode_transformer
@@ -21,16 +22,12 @@ COMMANDS = Path(sysconfig.get_path("scripts"))
 # PYTHONPATH is empty, because --user-dir alone has to suffice. With one thread sums are always formed in one order.
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": ""}
 
-_LINES = Path(__file__).with_name("pairs.tsv").read_text(encoding="utf-8").splitlines()
-PAIRS = [(source, target) for source, target in (line.split("\t") for line in _LINES)]
-
 # Two layers of width 32: a command takes little longer than importing torch.
 SMALL = (
     *("--encoder-embed-dim", 32, "--encoder-ffn-embed-dim", 48, "--encoder-layers", 2, "--encoder-attention-heads", 2),
     *("--decoder-embed-dim", 32, "--decoder-ffn-embed-dim", 48, "--decoder-layers", 2, "--decoder-attention-heads", 2),
 )
 NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0, "--activation-dropout", 0)
-ANY_NAME = "a:b,c ${x} ü"  # of a folder
 TIMEOUT = 600  # seconds
 BATCHES = 8  # in an epoch of the 40 training pairs
 
@@ -50,16 +47,6 @@ class Text:
     def pieces(self) -> Path:
         """The sentencepiece model of both languages."""
         return self.folder / "pieces.model"
-
-
-def train_pieces(prefix: Path) -> Any:
-    """Write a subword model of both languages, ``prefix.model``; return its processor."""
-    import sentencepiece
-
-    sentences = iter([sentence for pair in PAIRS for sentence in pair])
-    model = {"sentence_iterator": sentences, "model_prefix": str(prefix), "vocab_size": 200}
-    sentencepiece.SentencePieceTrainer.train(**model, minloglevel=2)
-    return sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.model")
 
 
 def prepare(directory: Path) -> None:

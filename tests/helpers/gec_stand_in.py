@@ -8,7 +8,7 @@ import zipfile
 from itertools import pairwise
 from pathlib import Path
 
-from commands_for_tests import PAIRS
+from plain_models import PAIRS
 from summarisation_stand_in import pack
 
 from ode_transformer.lab.corpora.gec_corpus import GecCorpus

@@ -101,8 +101,9 @@ def checkpointed() -> Outcome:
 
 def training(by_kernels: bool, dropout: float) -> list[tuple[Tensor, dict[str, Tensor]]]:
     """Return loss and gradients of an unrecorded step, two replays, and a replay after the generator was set back."""
+    from batches import PAD, batch, teacher_forced
     from graph_stand_in import RecomputingRecorder
-    from models_for_tests import PAD, batch, small_model, teacher_forced
+    from models_for_tests import small_model
     from recorded_steps import build_criterion, gradients_of
 
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "dropout": dropout, "activation_dropout": dropout}

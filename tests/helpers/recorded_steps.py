@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from batches import PAD, batch, teacher_forced
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
-from models_for_tests import PAD, batch, teacher_forced
 
 TASK: Any = Namespace(
     target_dictionary=Namespace(pad=lambda: PAD), datasets={"train": Namespace(sizes=np.array([[8, 12]]))}

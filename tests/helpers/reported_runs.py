@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 
 import sentencepiece
-from checkpoint_for_tests import binarise, make_language_model, make_model
-from commands_for_tests import PAIRS
+from plain_models import PAIRS, binarise, make_plain_language_model, make_plain_model
 
 HOSTILE = "<script>document.title='taken over'</script><img src=x onerror=alert(1)>&amp;"
 SENTENCES = 6
@@ -37,7 +36,7 @@ def make_data(folder: Path) -> Path:
     """Write a model and binarised pairs as the split ``test`` into ``data-bin``; return the model."""
     data = folder / "data-bin"
     data.mkdir(parents=True)
-    model = make_model(data)
+    model = make_plain_model(data)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(data / "sentencepiece.bpe.model"))
     pairs = [tuple(" ".join(pieces.encode(text, out_type=str)) for text in pair) for pair in PAIRS[:SENTENCES]]
     binarise(data, "test", pairs)
@@ -71,6 +70,8 @@ def make_run(folder: Path, model: Path, seed: int, offset: float, hypotheses: li
 
 def make_runs(folder: Path) -> list[Path]:
     """Write two systems, the first with two seeds, the second fairseq's own; some of their outputs are hostile."""
+    from checkpoint_for_tests import make_model  # by fairseq
+
     model = make_data(folder)
     (folder / "plain").mkdir()
     plain = make_model(folder / "plain", "--arch", "transformer_tiny")
@@ -88,6 +89,6 @@ def make_language_run(folder: Path) -> Path:
     data, run = folder / "data-bin", folder / "lm"
     data.mkdir(parents=True)
     (run / "model").mkdir(parents=True)
-    shutil.copy(make_language_model(data), run / "model" / "model.pt")
+    shutil.copy(make_plain_language_model(data), run / "model" / "model.pt")
     (run / "experiment.json").write_text(json.dumps({"arch": "ode_transformer_lm_rk2", "task": "language_modeling"}))
     return run

@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from commands_for_tests import PAIRS
+from plain_models import PAIRS
 
 from ode_transformer.lab.corpora.summarisation_corpus import story_name
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from batches import EOS, PAD, split_projections
 from fairseq.models.roberta import RobertaEncoder
-from models_for_tests import EOS, PAD, RENAMED, count_parameters, small_model, split_projections
+from models_for_tests import RENAMED, count_parameters, small_model
 
 import ode_transformer.models  # noqa: F401  (registers the architectures)
 from ode_transformer.models.model_from_options import build_from_options, build_outline

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from batches import PAD, pair_sample, perturb
 from fairseq.criterions import CRITERION_REGISTRY
-from models_for_tests import PAD, SMALL, build_model, pair_sample, perturb
+from models_for_tests import SMALL, build_model
 
 from ode_transformer.models.criteria import label_smoothed_cross_entropy
 

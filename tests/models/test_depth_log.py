@@ -5,9 +5,10 @@ from argparse import Namespace
 from typing import Any
 
 import pytest
+from batches import PAD, pair_sample
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
-from models_for_tests import PAD, pair_sample, small_model
+from models_for_tests import small_model
 
 from ode_transformer.lab.analysis.depth.coefficients import stage_weights
 from ode_transformer.lab.analysis.depth.gradient_norms import gradient_norms

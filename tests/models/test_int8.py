@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from models_for_tests import SMALL, batch, build_model, perturb, teacher_forced
+from batches import batch, perturb, teacher_forced
+from models_for_tests import SMALL, build_model
 from torch import nn
 
 from ode_transformer.nn.int8 import Int8Linear, convert_to_int8

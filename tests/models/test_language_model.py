@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from batches import PAD, batch, teacher_forced
 from fairseq.models.transformer_lm import base_lm_architecture
-from models_for_tests import PAD, SMALL, batch, fairseqs_names, small_model, teacher_forced
+from models_for_tests import SMALL, fairseqs_names, small_model
 
 from ode_transformer.models.model_from_options import build_from_options
 

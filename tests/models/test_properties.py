@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from batches import PAD, batch, teacher_forced
 from cover_for_tests import pairs, pairwise
-from models_for_tests import PAD, batch, beam_rows, check_search, small_model, teacher_forced
+from models_for_tests import beam_rows, check_search, small_model
 from torch.nn.functional import pad
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from models_for_tests import PAD, batch, small_model, teacher_forced
+from batches import PAD, batch, teacher_forced
+from models_for_tests import small_model
 from torch import Tensor
 
 from ode_transformer.nn.dropout import Dropout

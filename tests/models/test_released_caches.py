@@ -6,7 +6,8 @@ others read those of earlier positions, and the fast attention leaves out the cu
 
 import pytest
 import torch
-from models_for_tests import batch, beam_rows, check_search, small_model
+from batches import batch
+from models_for_tests import beam_rows, check_search, small_model
 
 from ode_transformer.nn import Context, KeyValueCache
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from models_for_tests import EOS, PAD, pair_sample, small_model
+from batches import EOS, PAD, pair_sample
+from models_for_tests import small_model
 
 from ode_transformer.models.trained_model import load_trained_model
 

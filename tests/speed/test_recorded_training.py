@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from batches import batch, teacher_forced
 from graph_stand_in import RecomputingRecorder
-from models_for_tests import SMALL, batch, build_model, small_model, teacher_forced
+from models_for_tests import SMALL, build_model, small_model
 from recorded_steps import DROPOUT, SYSTEMS, build_criterion, gradients_of, sample_for
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoint_for_tests import MAX_POSITIONS, binarise
 from commands_for_tests import COMMANDS, ENVIRONMENT, USER_DIR, run
+from plain_models import MAX_POSITIONS, binarise
 
 from ode_transformer.support.errors import UserError
 from ode_transformer.support.generate_log import Translation, read_generate_log

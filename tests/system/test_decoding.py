@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from commands_for_tests import PAIRS, USER_DIR, Text, lines_of, succeed
+from commands_for_tests import USER_DIR, Text, lines_of, succeed
+from plain_models import PAIRS
 
 from ode_transformer.models import ODETransformerModel
 

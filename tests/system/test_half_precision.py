@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from models_for_tests import PAD, SMALL, batch, build_model, teacher_forced
+from batches import PAD, batch, teacher_forced
+from models_for_tests import SMALL, build_model
 
 from ode_transformer.numerics import RECURRENCES
 

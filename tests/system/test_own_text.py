@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commands_for_tests import COMMANDS, ENVIRONMENT, PAIRS, SMALL
+from commands_for_tests import COMMANDS, ENVIRONMENT, SMALL
+from plain_models import PAIRS
 from recorded_commands import BLOCK, ROOT
 
 SHORTER = {"--symbols 6000": "--symbols 200", "--max-epoch 2": f"--max-epoch 2 {' '.join(map(str, SMALL))}"}

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoint_for_tests import binarise
+from batches import EOS, batch
 from commands_for_tests import USER_DIR, lines_of, succeed
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from models_for_tests import EOS, batch, small_model
+from models_for_tests import small_model
+from plain_models import binarise
 
 SOURCES, WORDS = batch([6, 3, 2, 5]), 8
 model_of = cache(lambda arch: small_model(arch=arch))

@@ -1,10 +1,13 @@
 """A checkpoint from a stranger: fairseq's commands refuse it before its code could run."""
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
-from checkpoint_for_tests import Intruder
+from changed_checkpoints import Intruder, rewrite
 from commands_for_tests import USER_DIR, Text, run, training
 
 from ode_transformer.checkpoints.reading import load_checkpoint
@@ -34,3 +37,23 @@ def test_code_does_not_run(text: Text, learned: Path, tmp_path: Path, command: s
     assert done.returncode != 0
     assert message in done.stderr
     assert not trace.exists()
+
+
+def test_fairseq_generate_refuses_in_one_line(untrained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(untrained.parent, tmp_path / "model")
+    path = rewrite(folder, lambda state: setattr(state["cfg"]["model"], "encoder_ffn_embed_dim", 2**16))
+    words = [
+        Path(sys.executable).with_name("fairseq-generate"),
+        folder,
+        "--path",
+        path,
+        "--cpu",
+        "-s",
+        "en",
+        "-t",
+        "de",
+    ]
+    done = subprocess.run([*words, "--user-dir", USER_DIR], capture_output=True, text=True, check=False)
+    refusal = f"fairseq-generate: error: {path}: refused: its options describe far more parameters than it has"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, refusal)
+    assert "Traceback" not in done.stderr

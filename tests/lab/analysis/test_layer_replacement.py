@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models_for_tests import beam_rows, check_search, pair_sample, small_model
+from batches import pair_sample
+from models_for_tests import beam_rows, check_search, small_model
 from torch import nn
 
 from ode_transformer.lab.analysis.layer_replacement import (

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from checkpoint_for_tests import binarise
-from commands_for_tests import PAIRS
+from plain_models import PAIRS, binarise
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint
 from ode_transformer.cli.command import main

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from checkpoint_for_tests import make_language_model
-from commands_for_tests import PAIRS, USER_DIR, run, succeed
+from commands_for_tests import USER_DIR, run, succeed
+from plain_models import PAIRS
 
 from ode_transformer.cli.command import main
 from ode_transformer.lab.metrics.error_rates import phoneme_error_rate, word_error_rate

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from models_for_tests import pair_sample, perturb, small_model
+from batches import pair_sample, perturb
+from models_for_tests import small_model
 from reported_runs import make_language_run
 
 from ode_transformer.cli import main

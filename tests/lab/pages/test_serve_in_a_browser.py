@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, MISSING, TIMEOUT, WIDER, Page, open_browser
-from commands_for_tests import PAIRS
+from plain_models import PAIRS
 from served_models import serving, translations
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=MISSING)]

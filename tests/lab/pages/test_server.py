@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from checkpoint_for_tests import MAX_POSITIONS, make_model
-from commands_for_tests import ANY_NAME, COMMANDS, ENVIRONMENT, PAIRS
+from checkpoint_for_tests import make_model
+from commands_for_tests import COMMANDS, ENVIRONMENT
+from plain_models import ANY_NAME, MAX_POSITIONS, PAIRS
 from served_models import ask, serve_arguments, serving, translations
 
 from ode_transformer.decoding.translate import load_from_arguments, translate

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from commands_for_tests import PAIRS
+from plain_models import PAIRS
 
 from ode_transformer.lab.recipes.options import find_recipe
 from ode_transformer.lab.recipes.preparation import RecipeData

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from commands_for_tests import ANY_NAME, PAIRS
 from gec_stand_in import m2_text
+from plain_models import ANY_NAME, PAIRS
 from programs_here import start_programs_here
 
 from ode_transformer.cli import main

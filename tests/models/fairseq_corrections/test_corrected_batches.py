@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from batches import EOS, PAD
 from fairseq.data import (
     Dictionary,
     LanguagePairDataset,
@@ -17,7 +18,6 @@ from fairseq.data import (
 )
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from models_for_tests import EOS, PAD
 
 from ode_transformer.models.fairseq_corrections import batches
 

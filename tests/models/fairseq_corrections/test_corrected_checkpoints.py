@@ -11,8 +11,9 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from checkpoint_for_tests import open_model, rewrite
+from changed_checkpoints import rewrite
 from commands_for_tests import Text, run, training
+from doors import open_model
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import CheckpointConfig, EMAConfig
 from fairseq.distributed import utils as distributed_utils

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from batches import EOS, PAD, batch, pair_sample
 from commands_for_tests import USER_DIR, lines_of, run
 from fairseq import search, utils
 from fairseq.data import (
@@ -17,7 +18,7 @@ from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from models_for_tests import EOS, PAD, batch, pair_sample, small_model
+from models_for_tests import small_model
 from omegaconf import OmegaConf
 
 from ode_transformer.models.fairseq_corrections import searches

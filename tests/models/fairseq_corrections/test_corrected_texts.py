@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from batches import EOS, PAD
 from commands_for_tests import USER_DIR, Text, run, train
 from fairseq.data import (
     Dictionary,
 )
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from models_for_tests import EOS, PAD
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.checkpoints.stored_sizes import MAX_LETTERS

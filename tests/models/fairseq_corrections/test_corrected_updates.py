@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from batches import batch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import (
     Dictionary,
@@ -18,7 +19,7 @@ from fairseq.models.ema.ema import EMA
 from fairseq.nan_detector import NanDetector
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.trainer import Trainer
-from models_for_tests import batch, small_model
+from models_for_tests import small_model
 
 from ode_transformer.support.errors import OptionError
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from models_for_tests import PAD, pair_sample, small_model
+from batches import PAD, pair_sample
+from models_for_tests import small_model
 from torch import nn
 from torch.utils._pytree import tree_map_only
 

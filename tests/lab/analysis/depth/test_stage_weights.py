@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from models_for_tests import PAD, batch, small_model, teacher_forced
+from batches import PAD, batch, teacher_forced
+from models_for_tests import small_model
 
 from ode_transformer.lab.analysis.depth.coefficients import StageWeights, stage_weights, table
 

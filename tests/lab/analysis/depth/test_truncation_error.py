@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from batches import PAD, batch, pair_sample
 from checkpoint_for_tests import make_language_model
-from models_for_tests import PAD, batch, pair_sample, small_model
+from models_for_tests import small_model
 from torch import Tensor
 
 from ode_transformer.cli.command import main

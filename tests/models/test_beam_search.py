@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from batches import EOS, PAD, batch
 from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models_for_tests import EOS, PAD, batch, small_model
+from models_for_tests import small_model
 
 from ode_transformer.nn import BeamSearch, SearchOptions
 

@@ -11,13 +11,16 @@ from typing import Any
 
 import fairseq
 import pytest
-from checkpoint_for_tests import as_args, open_model, rewrite
+from changed_checkpoints import as_args, rewrite
+from checkpoint_for_tests import make_model
+from doors import open_model
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
-from ode_transformer.models.admission import admitted_model, admitted_options
+from ode_transformer.models import ODETransformerModel
+from ode_transformer.models.admission import admitted_model, admitted_options, admitted_state
 from ode_transformer.support.errors import UserError
 
 State = dict[str, Any]
@@ -98,10 +101,16 @@ def enter(door: str, folder: Path) -> object:
     return ODETransformerForSeq2SeqLM(ODETransformerConfig(options, 20, 20))
 
 
+@pytest.fixture(scope="module")
+def made_by_fairseq(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with all options that fairseq knows."""
+    return make_model(tmp_path_factory.mktemp("fairseq"))
+
+
 @pytest.mark.parametrize("form", [as_groups, as_args])
 @pytest.mark.parametrize("door", ["translate", "from_pretrained", "fairseq", "verify", "exported folder"])
-def test_every_door_is_this_one(door: str, form: Callable[..., None], untrained: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(untrained.parent, tmp_path / "model"))
+def test_every_door_is_this_one(door: str, form: Callable[..., None], made_by_fairseq: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(made_by_fairseq.parent, tmp_path / "model"))
     original = load_checkpoint(folder / "model.pt")
     # And all numbers, without which nothing is built.
     kept = {"_name", "arch", "task", "criterion", "source_lang", "target_lang"}
@@ -114,3 +123,29 @@ def test_every_door_is_this_one(door: str, form: Callable[..., None], untrained:
         with pytest.raises(UserError, match="refused: option") if names & refused else nullcontext():
             assert enter(door, folder)
     assert not TRACES
+
+
+@pytest.fixture
+def folder(made_by_fairseq: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made_by_fairseq.parent, tmp_path / "model"))
+
+
+def test_a_checkpoint_chooses_neither_the_search_nor_files_of_subwords(folder: Path) -> None:
+    address = {"_name": "sentencepiece", "sentencepiece_model": "https://example.org/model"}
+    rewrite(folder, lambda state: state["cfg"].update(bpe=address, tokenizer={"_name": "space"}))
+    rewrite(folder, lambda state: state["cfg"]["generation"].update(sampling=True, replace_unk="/dev/stdin"))
+    hub = ODETransformerModel.from_pretrained(folder, "model.pt", beam=2)
+    generation = hub.cfg.generation
+    assert (generation.sampling, generation.replace_unk, generation.beam) == (False, None, 2)
+    assert (hub.cfg.bpe, hub.cfg.tokenizer) == (None, None)
+    pieces = ODETransformerModel.from_pretrained(folder, "model.pt", bpe="sentencepiece")
+    assert pieces.cfg.bpe.sentencepiece_model == str(folder / "sentencepiece.bpe.model")
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_options_of_a_criterion_that_refer_to_others_have_values(folder: Path, saved: bool) -> None:
+    """fairseq-validate would take the text of a reference for true, and divide its loss by sentences."""
+    criterion = {"_name": "fused_label_smoothed_cross_entropy", "sentence_avg": saved}
+    rewrite(folder, lambda state: state["cfg"].update(criterion=criterion))
+    options = admitted_state(load_checkpoint(folder / "model.pt"))["cfg"].criterion
+    assert (options.sentence_avg, options.use_bmuf, options.zero_sharding) == (saved, False, "none")
