@@ -14,6 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -25,8 +26,9 @@ from systems import SIZES
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from ode_transformer.nn import FixedStep
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.speed import sublayers
+from ode_transformer.speed import search_attention, sublayers
 from ode_transformer.speed.losses import label_smoothed_cross_entropy
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.tables import markdown_table
@@ -137,7 +139,24 @@ def kernels(args: argparse.Namespace) -> str:
         with patch("ode_transformer.speed.kernels.is_used", lambda *_, way=way: way == "kernels"):
             seconds = seconds_of(update, args.repetitions, args.device)
         rows.append([f"Adam: {way}", f"{1e6 * seconds:.0f}", f"{28 * size / seconds / 1e12:.2f}"])
-    return markdown_table(["both passes, or an update", "µs", "TB/s of the least that has to move"], rows)
+    hypotheses, room, heads, width = (656, 32, 8, 64) if is_gpu else (3, 4, 2, 8)  # of a position of search
+    step = FixedStep(hypotheses, room, torch.device(args.device))
+    step.position.fill_(room - 1)
+    step.table.random_(hypotheses)
+    with torch.no_grad():
+        projected, memory = random(hypotheses, 1, 3 * heads * width), random(room, 2, hypotheses, heads, width) * 1
+        for way, attend in (
+            ("formula", search_attention.attend_by_formula),
+            ("kernels", search_attention.attend),
+        ):
+            call = partial(attend, projected, memory, step, random(41, width))
+            seconds = seconds_of(call, args.repetitions, args.device)
+            rows.append(
+                [f"attention of a search: {way}", f"{1e6 * seconds:.0f}", f"{2 * memory.numel() / seconds / 1e12:.2f}"]
+            )
+    return markdown_table(
+        ["both passes, an update, or a step of search", "µs", "TB/s of the least that has to move"], rows
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

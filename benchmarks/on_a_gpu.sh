@@ -62,8 +62,8 @@ if [ -n "$gpu" ]; then
   # Does fairseq wait for its host at 16,384 tokens, where its step takes as long as at 4,096?
   part profile 60 python benchmarks/kernel_times.py passes fairseq-6 --sentences 163 665
   # Are kernels right, and fast?
-  part tests 60 python -m pytest -q -n 4 tests/gpu
-  part tests-kernels 60 env ODE_TRANSFORMER_TRY='loss sublayers adam' python -m pytest -q -n 4 tests/gpu
+  part tests 90 python -m pytest -q -n 4 tests/gpu
+  part tests-kernels 90 env ODE_TRANSFORMER_TRY='loss sublayers adam' python -m pytest -q -n 4 tests/gpu
   part kernels 30 python benchmarks/kernel_times.py kernels
   steps=(fairseq-6 fairseq-12 euler-6-recorded rk2-6-recorded)
   for size in '512 --sentences 20' '4k --sentences 163' '16k --sentences 665' '4k_big --sentences 163 --size big'; do
