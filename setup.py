@@ -76,6 +76,7 @@ setup(
             "pytest",
             "pytest-xdist",
             "hypothesis",
+            "playwright",  # drives the system's Chromium
             "ruff",
             "mypy",
             "types-PyYAML",

@@ -4,10 +4,9 @@ python tests/helpers/gallery_pictures.py report.html docs/gallery
 """
 
 import sys
-import tempfile
 from pathlib import Path
 
-from browser import open_browser
+from browser import look, open_page
 from PIL import Image
 
 # Name: width of the window, colour scheme, first and last element
@@ -28,13 +27,12 @@ BOX = """(() => {
 def write_pictures(page_file: Path, folder: Path) -> None:
     """Write a PNG of 256 colours for each entry of ``PICTURES``."""
     folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, open_browser(Path(profile)) as browser:
-        page = browser.new_page()
+    with open_page() as page:
         for name, (width, scheme, first, last) in PICTURES.items():
-            page.look(width, scheme)
-            page.open(page_file.resolve().as_uri())
+            look(page, width, scheme)
+            page.goto(page_file.resolve().as_uri())
             path = folder / f"{name}.png"
-            page.screenshot(path, clip=page.evaluate(BOX % [first, last]))
+            page.screenshot(path=path, clip=page.evaluate(BOX % [first, last]), full_page=True)
             Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 

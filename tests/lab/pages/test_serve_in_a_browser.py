@@ -1,12 +1,12 @@
 """The page of the server as a person meets it, in Debian's Chromium."""
 
 import re
-import time
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, MISSING, TIMEOUT, WIDER, Page, open_browser
+from browser import CHROMIUM, MISSING, WIDER, look, open_page
 from plain_models import PAIRS
+from playwright.sync_api import Page, expect
 from served_models import serving, translations
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=MISSING)]
@@ -16,38 +16,28 @@ NAMES = ["RK2", "other <script>alert(1)</script>"]
 SOURCE = PAIRS[0][0]
 
 
-def wait(page: Page, condition: str) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not page.evaluate(condition):
-        assert time.monotonic() < deadline, condition
-        time.sleep(0.05)
-
-
 def write(page: Page, text: str, articles: int) -> None:
     """Type a text, and wait for its translations."""
-    page.evaluate("document.getElementById('text').select()")
-    page.send("Input.insertText", text=text)
-    wait(page, f"document.querySelectorAll('#results article').length === {articles}")
+    page.fill("#text", text)
+    expect(page.locator("#results article")).to_have_count(articles)
 
 
 def contents(page: Page, selector: str) -> list[str]:
-    return page.evaluate(f"[...document.querySelectorAll({selector!r})].map(e => e.textContent)")
+    return page.locator(selector).all_text_contents()
 
 
 def test_the_page(untrained: Path, tmp_path: Path) -> None:
     with (
         serving(*(f"{name}={untrained}" for name in NAMES), "--max-lines", 40) as port,
-        open_browser(tmp_path) as browser,
+        open_page() as page,
     ):
-        page = browser.new_page()
-        page.open(f"http://127.0.0.1:{port}/")
+        page.goto(f"http://127.0.0.1:{port}/")
         check_translations(page, port)
         check_inside(page)
         for width, scheme in ((400, "light"), (1400, "dark")):
-            page.look(width, scheme)
+            look(page, width, scheme)
             assert page.evaluate(WIDER) == 0
         check_file(page, port, tmp_path)
-        assert page.complaints == []
 
 
 def check_translations(page: Page, port: int) -> None:
@@ -62,7 +52,6 @@ def check_translations(page: Page, port: int) -> None:
     assert page.evaluate("document.querySelectorAll('script').length") == 1
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.getElementById('score-note').checkVisibility()")
-    page.browser.send("Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]})
     page.evaluate("document.querySelector('#results button.copy').click()")
     copied = page.evaluate("new Promise(r => setTimeout(r, 200)).then(() => navigator.clipboard.readText())")
     assert copied == expected
@@ -72,8 +61,8 @@ def check_inside(page: Page) -> None:
     """A look inside, by the keyboard, shows attention and stage weights."""
     write(page, SOURCE, 1)
     page.evaluate("document.querySelector('#results article > button').focus()")
-    page.press("Enter", 13)
-    wait(page, "document.activeElement.id === 'inside-title'")
+    page.keyboard.press("Enter")
+    expect(page.locator("#inside-title")).to_be_focused()
     assert contents(page, "#inside-systems h4")[:2] == ["Attention", "Stage weights at each word"]
     assert "decoder layer 2: cross-attention, mean of the heads." in contents(page, ".attention p")[0]
     cells = "[...document.querySelector('.attention table').querySelectorAll('td[style]')]"
@@ -87,16 +76,10 @@ def check_inside(page: Page) -> None:
 def check_file(page: Page, port: int, folder: Path) -> None:
     """A file becomes a file of as many lines."""
     (folder / "text.en").write_text(f"{SOURCE}\n\n{SOURCE}\n")
-    root = page.send("DOM.getDocument")["root"]["nodeId"]
-    node = page.send("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
-    page.send("DOM.setFileInputFiles", files=[str(folder / "text.en")], nodeId=node)
+    page.set_input_files("#file", folder / "text.en")
     page.evaluate("document.getElementById('file-form').requestSubmit()")
-    wait(page, "document.querySelector('#file-status a') !== null")
     (expected,) = translations(port, [SOURCE])
-    page.browser.send("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
-    page.evaluate("document.querySelector('#file-status a').click()")
-    file, deadline = folder / "text.de", time.monotonic() + TIMEOUT
-    while not file.exists() or not file.stat().st_size:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert file.read_text() == f"{expected}\n\n{expected}\n"
+    with page.expect_download() as download:
+        page.click("#file-status a")
+    assert download.value.suggested_filename == "text.de"
+    assert download.value.path().read_text() == f"{expected}\n\n{expected}\n"
