@@ -98,12 +98,6 @@ class FairseqStack(Stack):
         sizes = self.sizes
         return any((sizes.dropout, sizes.attention_dropout, sizes.activation_dropout, sizes.word_dropout))
 
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-        """Add the settings to parameters without any; fairseq calls this before it loads parameters."""
-        key = f"{name}.trained_version._extra_state"
-        state_dict.setdefault(key, self.trained_version.get_extra_state())
-        return state_dict
-
 
 class FairseqEncoderStack(FairseqStack, Encoder, FairseqEncoder):
     """Interface of fairseq's encoders around a plain one."""
