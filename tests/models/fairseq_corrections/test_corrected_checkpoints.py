@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from changed_checkpoints import rewrite
+from checkpoint_for_tests import make_model
 from commands_for_tests import Text, run, training
 from doors import open_model
 from fairseq import checkpoint_utils
@@ -78,10 +79,8 @@ def test_another_dictionary_is_named(pinned: Callable[[Any, str], None], untrain
         Trainer.load_checkpoint(trainer, str(untrained))
 
 
-def test_options_of_a_stranger_are_not_evaluated(
-    pinned: Callable[[Any, str], None], untrained: Path, tmp_path: Path
-) -> None:
-    folder, trace = Path(shutil.copytree(untrained.parent, tmp_path / "model")), tmp_path / "trace"
+def test_options_of_a_stranger_are_not_evaluated(pinned: Callable[[Any, str], None], tmp_path: Path) -> None:
+    folder, trace = make_model(tmp_path).parent, tmp_path / "trace"
 
     def claim_code(state: dict[str, Any]) -> None:
         state["cfg"]["model"].adaptive_softmax_cutoff = f"[100] if open({str(trace)!r}, 'w') else 0"
