@@ -14,6 +14,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.tasks import TASK_REGISTRY, FairseqTask
 from omegaconf import OmegaConf
 
+from ode_transformer.models.stacks import option_errors
 from ode_transformer.nn import (
     LSTM,
     Choice,
@@ -132,17 +133,13 @@ def read_model_options(
             raise OptionError(f"--post-norm and --{stack}-normalize-before contradict each other")
     _check_training(args)
     grid = read_grid(options) if has_grid else None
-    try:
+    with option_errors():
         choices = read_choices(options, stacks, _is_trained(options))
         for stack, choice in choices.items():
             if args.post_norm and choice.is_lstm:
                 scheme = f"--{stack}-ode-scheme {LSTM}"
                 raise OptionError(f"--post-norm: the layers of {scheme} have no residuals to normalise")
         check_choices(read_sizes({**options, "share_all_embeddings": False}, 4), choices, grid)
-    except OptionError:
-        raise
-    except ValueError as error:
-        raise OptionError(str(error)) from error
     cfg = TransformerConfig.from_namespace(args)
     for stack, choice in choices.items():
         getattr(cfg, stack).depth = choice
@@ -176,10 +173,6 @@ def _check_training(args: argparse.Namespace) -> None:
             f"GPUs use `ode-transformer train RECIPE --gpus 0 --processes {processes}`, or the flags of fairseq-train "
             f"that it prints with --dry-run"
         )
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-        value = getattr(args, name) or 0
-        if not 0 <= value < 1:
-            raise OptionError(f"{flag_name(name)} {value}: a fraction from 0 up to 1, without 1")
     if args.cpu_bf16 and not getattr(args, "cpu", False) and not args.ode_options_saved:
         raise OptionError("--cpu-bf16 needs --cpu; a GPU has --amp, --fp16 and --bf16")
     if getattr(args, "adaptive_softmax_cutoff", None) is not None and args.log_depth_interval > 0:

@@ -103,7 +103,8 @@ class TransformerSizes:
                 raise ValueError(f"{name} {getattr(self, name)}: not one of {', '.join(POSITIONS)}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)}: a fraction from 0 up to 1, without 1")
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} {getattr(self, name)}: a fraction from 0 up to 1, without 1")
         if self.share == "all" and (self.target_words != self.vocabulary or self.target_dim != self.dim):
             raise ValueError("share all: source and target have other vocabularies or widths")
         if self.share != "none" and self.target_dim != self.output_dim:
