@@ -133,18 +133,10 @@ class CrossAttention(SubLayer):
         )
 
 
-class TargetAttention(SubLayer):
+class TargetAttention(SelfAttention):
     """Self-attention along the target axis of a grid."""
 
     kind = SubLayerKind.TARGET_ATTENTION
-
-    def evaluate(self, x: Tensor, context: Context, stage: int) -> Tensor:
-        return self.function(
-            x,
-            context.masks[self.kind],
-            cache=context.self_cache(f"{self.layer}.{self.name}.{stage}"),
-            weights=context.weights_of(self.layer, self.kind),
-        )
 
 
 class SourceAttention(SubLayer):
