@@ -28,7 +28,7 @@ def option_rows() -> dict[str, Fields]:
     for name, option in DepthChoice.options().items():
         for value in option.samples()[1:] if name not in ("scheme", "coefficients") else ():
             title = option.title if value is True else f"{option.title} `{value}`"
-            rows[title] = DepthChoice().change(option, value)
+            rows[title] = DepthChoice.arguments({option.name: value})
     return rows
 
 

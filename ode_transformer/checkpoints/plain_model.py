@@ -29,7 +29,7 @@ from ode_transformer.nn import (
     read_sizes,
 )
 from ode_transformer.nn.architectures import MODELS
-from ode_transformer.nn.model_options import OFF, SIZE_OPTIONS, UNSUPPORTED_OPTIONS
+from ode_transformer.nn.model_options import OFF, UNSUPPORTED_OPTIONS, size_options
 from ode_transformer.nn.older_parameters import join_projections
 from ode_transformer.nn.plugins import load_plugins
 from ode_transformer.support.errors import UserError
@@ -125,7 +125,7 @@ def _build(kind: str, options: Mapping[str, Any], sizes: TransformerSizes) -> Pl
 
 def exported_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return those options that a model is built from, without those of its training, which may name folders."""
-    names = {"arch", "post_norm", *SIZE_OPTIONS, *ADAPTIVE_SOFTMAX}
+    names = {"arch", "post_norm", *size_options(options), *ADAPTIVE_SOFTMAX}
     for option in (*DepthChoice.options().values(), *GridChoice.options().values()):
         names |= {option.dest(prefix) for prefix in ("", *STACKS)}
     return {name: value for name, value in options.items() if name in names and value is not None}

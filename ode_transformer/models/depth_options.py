@@ -6,6 +6,7 @@ The flags of depth are made from the fields of ``DepthChoice``.
 import argparse
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -161,7 +162,7 @@ def _sizes(options: Mapping[str, Any], cfg: TransformerConfig, dictionary: Any) 
     """Return the sizes of a model, both of whose sides have as many words as a dictionary."""
     sizes = read_sizes(options, len(dictionary))
     shares_output = cfg.share_decoder_input_output_embed  # which sharing of all embeddings sets
-    return sizes.change(share="output" if shares_output else "none")
+    return replace(sizes, share="output" if shares_output else "none")
 
 
 def _check_training(args: argparse.Namespace) -> None:

@@ -25,40 +25,6 @@ UNSUPPORTED_OPTIONS = (
 OFF = (None, False, 0, -1)  # values of fairseq's options that mean "off"
 
 
-# Options that sizes are read from
-SIZE_OPTIONS = (
-    "encoder_embed_dim",
-    "decoder_embed_dim",
-    "encoder_attention_heads",
-    "encoder_ffn_embed_dim",
-    "no_token_positional_embeddings",
-    "share_decoder_input_output_embed",
-    "tokens_per_sample",
-    "encoder_layers",
-    "decoder_layers",
-    "decoder_attention_heads",
-    "decoder_ffn_embed_dim",
-    "decoder_input_dim",
-    "decoder_output_dim",
-    "share_all_embeddings",
-    "activation_fn",
-    "dropout",
-    "attention_dropout",
-    "activation_dropout",
-    "word_dropout_prob",
-    "encoder_learned_pos",
-    "decoder_learned_pos",
-    "max_source_positions",
-    "max_positions",
-    "max_target_positions",
-    "no_scale_embedding",
-    "layernorm_embedding",
-    "no_decoder_final_norm",
-    "left_pad_target",
-    "checkpoint_activations",
-)
-
-
 def read_sizes(options: Options, vocabulary: int, target_vocabulary: int | None = None) -> TransformerSizes:
     """Return the sizes of a model; what is open has the defaults of fairseq's Transformer.
 
@@ -108,6 +74,25 @@ def read_sizes(options: Options, vocabulary: int, target_vocabulary: int | None 
         left_padded=str(get("left_pad_target", False)) == "True",
         recompute=bool(get("checkpoint_activations", False)),
     )
+
+
+class _WatchedOptions(dict[str, Any]):
+    """Options that remember the names that are read."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
+def size_options(options: Options) -> set[str]:
+    """Return the names of the options that a model's sizes are read from."""
+    watched = _WatchedOptions(options)
+    read_sizes(watched, vocabulary=4)
+    return watched.names
 
 
 def read_grid(options: Options) -> GridChoice:

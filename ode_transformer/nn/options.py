@@ -123,9 +123,3 @@ class Choice:
             parts = {name: value for name, value in values.items() if options[name].group == group}
             arguments[group] = replace(getattr(cls, group), **parts)
         return arguments
-
-    def change(self, option: Option, value: Any) -> dict[str, Any]:
-        """Return the field that gives an option another value, by name."""
-        if not option.group:
-            return {option.name: value}
-        return {option.group: replace(getattr(self, option.group), **{option.name: value})}

@@ -1,8 +1,8 @@
 """Sizes of a Transformer: plain data that says what a model is built of, beside the depth choice of each stack."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -138,10 +138,6 @@ class TransformerSizes:
     def output_dim(self) -> int:
         """Width of the features from which the output computes the scores of words."""
         return self.decoder_output_dim or self.decoder.dim
-
-    def change(self, **values: Any) -> "TransformerSizes":
-        """Return a copy with other values."""
-        return replace(self, **values)
 
 
 @dataclass(frozen=True)

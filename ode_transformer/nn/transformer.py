@@ -8,6 +8,7 @@ Texts are numbers of words. 1 is padding, 2 ends a text and begins each target. 
 checkpoints. Axes: B batch, S source, T target, C channels.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -115,7 +116,7 @@ class Transformer(_Model):
         :raises ValueError: there is no such architecture
         """
         chosen, choices, grid = read_architecture(name, cls.kind, vocabulary, target_vocabulary)
-        return cls(chosen.change(**sizes), choices["encoder"], choices["decoder"], grid)
+        return cls(replace(chosen, **sizes), choices["encoder"], choices["decoder"], grid)
 
     def encode(self, source: Tensor) -> EncoderOutput:
         """Return what the decoder attends to.
@@ -171,7 +172,7 @@ class LanguageModel(_Model):
     def named(cls, name: str, vocabulary: int, **sizes: Any) -> "LanguageModel":
         """Build an architecture of the papers, such as ``ode_transformer_lm_rk4``; see :meth:`Transformer.named`."""
         chosen, choices, _ = read_architecture(name, cls.kind, vocabulary)
-        return cls(chosen.change(**sizes), choices["decoder"])
+        return cls(replace(chosen, **sizes), choices["decoder"])
 
     def encode(self, source: Tensor) -> None:
         """Return None: there is no source."""
@@ -199,7 +200,7 @@ class MaskedLanguageModel(nn.Module):
     def named(cls, name: str, vocabulary: int, **sizes: Any) -> "MaskedLanguageModel":
         """Build an architecture such as ``macaron_bert_base``; see :meth:`Transformer.named`."""
         chosen, choices, _ = read_architecture(name, cls.kind, vocabulary)
-        return cls(chosen.change(**sizes), choices["encoder"])
+        return cls(replace(chosen, **sizes), choices["encoder"])
 
     def forward(self, text: Tensor) -> Tensor:
         """Return the scores of the words at all positions, [B, S] -> [B, S, words]."""
