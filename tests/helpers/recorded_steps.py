@@ -9,6 +9,8 @@ from batches import PAD, batch, teacher_forced
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY, FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
 
+import ode_transformer.models  # noqa: F401  (registers criteria and optimizers)
+
 TASK: Any = Namespace(
     target_dictionary=Namespace(pad=lambda: PAD), datasets={"train": Namespace(sizes=np.array([[8, 12]]))}
 )
