@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from commands_for_tests import Text
 
 # What needs PyTorch is imported by the fixtures: the process that hands out the tests, and some tests, need none.
+
 SharedFolder = Callable[[str, Callable[[Path], object]], Path]
 
 
@@ -63,3 +64,12 @@ def learned(text: "Text", shared_folder: SharedFolder) -> Path:
         (folder / "train.log").write_text(log)
 
     return shared_folder("learned", fill) / "checkpoint_last.pt"
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the schemes that a test registers."""
+    from ode_transformer.numerics import tableau
+
+    for names in ("_BY_NAME", "_NAMES"):
+        monkeypatch.setattr(tableau, names, getattr(tableau, names).copy())

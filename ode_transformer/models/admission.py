@@ -11,7 +11,6 @@ import re
 from collections.abc import Container, Mapping
 from copy import deepcopy
 from dataclasses import fields
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +43,11 @@ def is_of_this_package(arch: str) -> bool:
     return model is not None and model.__module__.partition(".")[0] == __package__.partition(".")[0]
 
 
-@lru_cache
 def declared_flags(component: Any) -> list[argparse.Action]:
-    """Return the flags that a model, a task or a criterion declares; ``default`` is "==SUPPRESS==" if it has none."""
+    """Return the flags that a model, a task or a criterion declares; ``default`` is "==SUPPRESS==" if it has none.
+
+    They are read anew each time, because a scheme may have been registered since.
+    """
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, add_help=False)
     component.add_args(parser)
     return parser._actions

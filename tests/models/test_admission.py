@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from fairseq.tasks import TASK_REGISTRY
 from ode_transformer.checkpoints.reading import load_checkpoint, save_checkpoint, saved_options
 from ode_transformer.models import ODETransformerModel
 from ode_transformer.models.admission import admitted_model, admitted_options, admitted_state
+from ode_transformer.numerics import get_tableau, register_tableau
 from ode_transformer.support.errors import UserError
 
 State = dict[str, Any]
@@ -149,3 +151,12 @@ def test_options_of_a_criterion_that_refer_to_others_have_values(folder: Path, s
     rewrite(folder, lambda state: state["cfg"].update(criterion=criterion))
     options = admitted_state(load_checkpoint(folder / "model.pt"))["cfg"].criterion
     assert (options.sentence_avg, options.use_bmuf, options.zero_sharding) == (saved, False, "none")
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_scheme_that_is_registered_after_a_first_model_was_loaded() -> None:
+    for name in ("heun", "of-a-plugin"):
+        if name == "of-a-plugin":
+            register_tableau(replace(get_tableau("heun"), name=name, aliases=()))
+        options = {"encoder_ode_scheme": name}
+        assert admitted_options(ODETransformerModel, options) == options

@@ -13,7 +13,6 @@ from ode_transformer.numerics import (
     RungeKutta,
     get_tableau,
     register_tableau,
-    tableau,
     tableau_names,
 )
 from ode_transformer.numerics.order_conditions import order_of_tableau, trees
@@ -53,13 +52,6 @@ def test_order_of_a_scheme_with_six_stages() -> None:
     a = ((), *(tuple(float(Fraction(number)) for number in row.split()) for row in rows))
     b = tuple(float(Fraction(number)) for number in ["23/192", "0", "125/192", "0", "-27/64", "125/192"])
     assert order_of_tableau(a, b) == 5
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what a test registers."""
-    for names in ("_BY_NAME", "_NAMES"):
-        monkeypatch.setattr(tableau, names, getattr(tableau, names).copy())
 
 
 @pytest.mark.usefixtures("registry")
