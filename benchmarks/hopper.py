@@ -16,6 +16,8 @@ from triton.compiler import compile as compile_kernel
 from ode_transformer.speed import (
     adam,
     adam_kernels,
+    attention,
+    attention_kernels,
     loss_kernels,
     search_attention,
     search_kernels,
@@ -29,6 +31,9 @@ _LOSS = {"padding": "i32", "own": "fp32", "uniform": "fp32"}
 _DRAW, _ROWS = {"lowest": "i32", "scale": "fp32"}, {"ROWS": sublayers.ROWS}
 _COLUMNS = {"C": 512, "BLOCK": 512}  # of a row; those of an inner layer are computed in blocks
 _INNER = {"C": 2048, "BLOCK": sublayers.BLOCK}
+_ATTENTION = dict.fromkeys(("query_stride", "key_stride", "bias_sentence", "bias_query", "bias_key"), "i32")
+_ATTENTION |= {"T": "i32", "S": "i32", "lowest": "i32", "factor": "fp32", "scale": "fp32"}
+_ATTENTION_READS = {**dict.fromkeys(("q", "k", "v", "table", "bias"), HALF), "seed": NUMBERS}
 _LAST = ("weight", "total", "dtotal")  # arguments that are None where no normalisation follows
 # Kernel, types of its arguments, constants, warps
 KERNELS: list[tuple[Any, dict[str, str], dict[str, Any], int]] = [
@@ -107,6 +112,14 @@ def resources(kernel: Any, types: dict[str, str], constants: dict[str, Any], war
         listing = subprocess.check_output([tool, "--dump-resource-usage", file.name], text=True)
     pairs = (word.split(":") for word in listing.splitlines()[-1].split() if word.count(":") == 1)
     return {name: int(number) for name, number in pairs if number.isdigit()}
+
+
+for room in (32, 128):
+    step, warps = attention.STEPS[room]
+    sizes = {"H": 8, "D": 64, "CLIP": 20, "QUERIES": step, "KEYS": room, "WIDTH": 64, "OFFSETS": 64}
+    KERNELS.append((attention_kernels.forward, {**_ATTENTION_READS, "out": HALF, **_ATTENTION}, sizes, warps))
+    written = dict.fromkeys(("dout", "dq", "dk", "dv", "dproducts"), HALF)
+    KERNELS.append((attention_kernels.backward, _ATTENTION_READS | written | _ATTENTION, sizes, warps))
 
 
 def variants() -> Iterator[tuple[Any, dict[str, str], dict[str, Any], int]]:

@@ -26,9 +26,9 @@ from systems import SIZES
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from ode_transformer.nn import FixedStep
+from ode_transformer.nn import AttentionChoice, FixedStep, MultiheadAttention, attention_mask
 from ode_transformer.nn.dropout import Dropout
-from ode_transformer.speed import search_attention, sublayers
+from ode_transformer.speed import attention, search_attention, sublayers
 from ode_transformer.speed.losses import label_smoothed_cross_entropy
 from ode_transformer.support.arguments import positive_int
 from ode_transformer.support.tables import markdown_table
@@ -101,6 +101,11 @@ def kernels(args: argparse.Namespace) -> str:
     def join_by_kernels() -> Tensor:
         return torch.stack(sublayers.add_dropped(u, bias, None, y, norm, seed, 0.1))
 
+    x = random(max(1, positions // 25), 25 if is_gpu else 2, dim)
+    choice = AttentionChoice(max_relative_positions=20)
+    module = MultiheadAttention(dim, 8 if is_gpu else 2, 0.1, choice).to(x).train()
+    mask = attention_mask(x.size(1), x.size(1), x.device, choice=choice, dtype=x.dtype)
+
     # What is computed, by formula and by kernels; numbers that have to move once at least
     pairs: list[tuple[str, Callable[[], Tensor], Callable[[], Tensor], int]] = [
         ("loss, and a copy", loss, loss, 5 * logits.numel()),
@@ -111,13 +116,19 @@ def kernels(args: argparse.Namespace) -> str:
             lambda: sublayers.activate(z, inner_bias, seed, 0.1),
             5 * z.numel(),
         ),
+        (
+            "self-attention with its maps",
+            lambda: module(x, mask),
+            lambda: attention.attend(module, x, mask),
+            30 * x.numel(),
+        ),
     ]
     rows = []
     for name, by_formula, by_kernels, numbers in pairs:
         for way, function in (("formula", by_formula), ("kernels", by_kernels)):
             with patch("ode_transformer.speed.kernels.is_used", lambda *_, way=way: way == "kernels"):
                 result = function()
-                gradient, leaves = torch.ones_like(result), [logits, bias, u, y, inner_bias, z]
+                gradient, leaves = torch.ones_like(result), [logits, bias, u, y, inner_bias, z, x]
 
                 def compute(function=function, gradient=gradient, leaves=leaves) -> None:  # type: ignore[no-untyped-def]
                     torch.autograd.grad(function(), leaves, gradient, allow_unused=True)

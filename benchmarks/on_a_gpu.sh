@@ -63,7 +63,7 @@ if [ -n "$gpu" ]; then
   part profile 60 python benchmarks/kernel_times.py passes fairseq-6 --sentences 163 665
   # Are kernels right, and fast?
   part tests 90 python -m pytest -q -n 4 tests/gpu
-  part tests-kernels 90 env ODE_TRANSFORMER_TRY='loss sublayers adam' python -m pytest -q -n 4 tests/gpu
+  part tests-kernels 90 env ODE_TRANSFORMER_TRY='loss sublayers attention adam' python -m pytest -q -n 4 tests/gpu
   part kernels 30 python benchmarks/kernel_times.py kernels
   steps=(fairseq-6 fairseq-12 euler-6-recorded rk2-6-recorded)
   for size in '512 --sentences 20' '4k --sentences 163' '16k --sentences 665' '4k_big --sentences 163 --size big'; do
@@ -74,6 +74,8 @@ if [ -n "$gpu" ]; then
   done
   # Compiled layers or kernels by hand: ms, seconds of compiling, and whether two trainings have equal bits.
   speed sublayers-4k 40 "$now" 'loss sublayers' --what train --systems "${steps[@]:2}" --sentences 163
+  speed attention-4k 40 "$now" 'loss sublayers attention' --what train --systems "${steps[@]:2}" --sentences 163
+  speed attention-16k 40 "$now" 'loss sublayers attention' --what train --systems "${steps[@]:2}" --sentences 665
   speed sublayers-16k 40 "$now" 'loss sublayers' --what train --systems "${steps[@]:2}" --sentences 665
   speed compile-4k 60 "$now" 'loss compile' --what train --systems "${steps[@]:2}" --sentences 163
   speed compile-16k 40 "$now" 'loss compile' --what train --systems "${steps[@]:2}" --sentences 665

@@ -15,6 +15,7 @@ TRIED: dict[str, set[tuple[str, tuple[int, int]]]] = {
     "loss": set(),
     "sublayers": set(),
     "adam": set(),
+    "attention": set(),
     "search": set(),
     "compile": set(),
 }
@@ -42,3 +43,8 @@ def launch(kernel: Callable[[], Any], grid: tuple[int, ...], moved: int, *argume
     """
     if arguments[0].device.type != "meta":
         kernel()[grid](*arguments, **constants)
+
+
+def bytes_of(*tensors: torch.Tensor) -> int:
+    """Return the bytes of tensors."""
+    return sum(x.numel() * x.element_size() for x in tensors)

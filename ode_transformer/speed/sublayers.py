@@ -104,12 +104,13 @@ def activate(z: Tensor, bias: Tensor, seed: Tensor, probability: float) -> Tenso
     return h
 
 
-def _draw(probability: float) -> tuple[int, float]:
+def kept_numbers(probability: float) -> tuple[int, float]:
     """Return the least of the random numbers of 32 bits, with a sign, that keeps an element, and the factor of it."""
     return min(round(probability * 2**32) - 2**31, 2**31 - 1), 1 / (1 - probability)
 
 
-def _power_of_2(number: int) -> int:
+def power_of_2(number: int) -> int:
+    """Return the least power of 2 that is not below a number."""
     return 1 << (number - 1).bit_length()
 
 
@@ -124,8 +125,8 @@ class _AddDropped(torch.autograd.Function):
         rows, bytes_of_one = u.numel() // columns, u.numel() * u.element_size()
         if weight is not None:
             x, (mean, deviation) = torch.empty_like(u), u.new_empty(2, rows, dtype=torch.float32)
-        ctx.draw, ctx.has_total = _draw(probability), total is not None
-        ctx.constants = {"C": columns, "BLOCK": _power_of_2(columns), "num_warps": WARPS}
+        ctx.draw, ctx.has_total = kept_numbers(probability), total is not None
+        ctx.constants = {"C": columns, "BLOCK": power_of_2(columns), "num_warps": WARPS}
         moved = bytes_of_one * (2 + ctx.has_total + 2 * (weight is not None))
         tensors = u, bias, total, y, weight, shift, seed, new_total, x, mean, deviation
         kernels.launch(_kernel("add_dropped"), (rows,), moved, *tensors, *ctx.draw, eps, **ctx.constants)
@@ -155,7 +156,7 @@ class _AddDropped(torch.autograd.Function):
 class _Activate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, bias: Tensor, seed: Tensor, probability: float) -> Tensor:
-        z, columns, draw = z.contiguous(), z.size(-1), _draw(probability)
+        z, columns, draw = z.contiguous(), z.size(-1), kept_numbers(probability)
         h, blocks = torch.empty_like(z), -(-columns // BLOCK)
         grid, moved = (z.numel() // columns, blocks), 2 * z.numel() * z.element_size()
         ctx.scale, ctx.constants = draw[1], {"C": columns, "BLOCK": BLOCK, "num_warps": WARPS}

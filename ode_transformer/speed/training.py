@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules import module as torch_module
 
 from ode_transformer.nn import Stack
-from ode_transformer.speed import kernels, recording, sublayers
+from ode_transformer.speed import attention, kernels, recording, sublayers
 from ode_transformer.speed.flat import FlatTensor
 from ode_transformer.speed.shapes import length_edges, round_up_count, round_up_length
 
@@ -170,9 +170,10 @@ def faster_methods(model: nn.Module, device: torch.device) -> Iterator[Method]:
     for stack in stacks:
         if kernels.is_used("compile", device):
             yield stack, "step_layers", torch.compile(stack.step_layers, dynamic=True, fullgraph=True)
-        elif kernels.is_used("sublayers", device):
-            for layer in stack.layers:
-                yield from sublayers.faster_methods(layer)
+            continue
+        for name, room in (("sublayers", sublayers), ("attention", attention)):
+            if kernels.is_used(name, device):
+                yield from (method for layer in stack.layers for method in room.faster_methods(layer))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import interpreted_adam
+import interpreted_attention
 import interpreted_search
 import launches
 import pytest
@@ -179,8 +180,14 @@ def test_the_kernels_of_sublayers_compute_the_formula(case: Any) -> None:
     assert_formula(case, functions(*case, device="cuda"))
 
 
+@pytest.mark.parametrize("case", [*interpreted_attention.CASES, (torch.bfloat16, 128, 128, 20, True)])
+def test_the_kernels_of_attention_compute_the_formula(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreted_attention, "WIDTH", max(40, case[2]))  # a mask is read from one-hot values
+    interpreted_attention.assert_formula(case, interpreted_attention.outcome(case, "cuda"))
+
+
 def test_masks_of_kernels_are_those_of_the_generator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "is_used", lambda name, _: name == "sublayers")
+    monkeypatch.setattr(kernels, "is_used", lambda name, _: name in ("sublayers", "attention"))
     model, sample = small_model(**DROPOUT).half().cuda().train(), on_gpu(sample_for("", 0))
     criterion, outcomes = build_criterion("", cuda_graphs=True), []
     criterion(model, sample)[0].backward()

@@ -107,6 +107,7 @@ def training(by_kernels: bool, dropout: float) -> list[tuple[Tensor, dict[str, T
     from recorded_steps import build_criterion, gradients_of
 
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "dropout": dropout, "activation_dropout": dropout}
+    sizes["attention_dropout"] = dropout
     model = small_model(arch="ode_transformer_rk2", **sizes).float().train()
     source, target = batch([4, 3]), batch([3, 2], 1)
     net_input = {
@@ -117,7 +118,9 @@ def training(by_kernels: bool, dropout: float) -> list[tuple[Tensor, dict[str, T
     sample = {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum()), "nsentences": 2}
     steps: list[Any] = []
     with (
-        patch("ode_transformer.speed.kernels.is_used", lambda name, _: by_kernels and name == "sublayers"),
+        patch(
+            "ode_transformer.speed.kernels.is_used", lambda name, _: by_kernels and name in ("sublayers", "attention")
+        ),
         patch("ode_transformer.speed.recording.build_recorder", lambda _: RecomputingRecorder()),
     ):
         criterion = build_criterion("", cuda_graphs=True)

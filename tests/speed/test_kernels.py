@@ -63,4 +63,4 @@ def test_kernels_for_hopper_spill_no_registers() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     lines = subprocess.check_output([sys.executable, script], env=environment, text=True).splitlines()
     assert len(lines) >= 2
-    assert all("'LOCAL': 0" in line for line in lines), lines
+    assert all("'STACK': 0" in line and "'LOCAL': 0" in line for line in lines), lines

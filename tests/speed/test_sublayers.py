@@ -1,17 +1,19 @@
-"""Kernels of sub-layers compute their formulas with the same mask forward and backward, by Triton's interpreter."""
+"""Kernels of sub-layers and attention compute their formulas, with the same mask forward and backward, interpreted."""
 
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import interpreted_attention
 import interpreted_sublayers
 import pytest
 import torch
 from interpreted_sublayers import CASES, assert_formula
 from models_for_tests import small_model
 
-from ode_transformer.speed import sublayers
+from ode_transformer.nn import AttentionMask, MultiheadAttention
+from ode_transformer.speed import attention, sublayers
 
 
 def interpreted(path: Path, *flags: str) -> Any:
@@ -24,6 +26,23 @@ def test_results_and_gradients_are_those_of_the_formula_with_the_same_mask(tmp_p
     torch.testing.assert_close(outcomes["checkpointed"]["again"], outcomes["checkpointed"]["kept"], rtol=0, atol=0)
     for case, outcome in zip(CASES, outcomes["functions"], strict=True):
         assert_formula(case, outcome)
+
+
+def test_attention_and_its_gradients_are_those_of_the_formula_with_the_same_mask(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, interpreted_attention.__file__, tmp_path / "outcomes.pt"], check=True)
+    outcomes = torch.load(tmp_path / "outcomes.pt")
+    for case, outcome in zip(interpreted_attention.CASES, outcomes, strict=True):
+        interpreted_attention.assert_formula(case, outcome)
+
+
+def test_longer_texts_and_other_kinds_of_attention_are_computed_by_the_formula() -> None:
+    module = MultiheadAttention(16, 2, encoder_dim=16).eval()
+    x, source = torch.randn(2, 3, 16), torch.randn(2, attention.LONGEST + 1, 16)
+    weights: list[torch.Tensor] = []
+    for text, more in ((source, {}), (source[:, :5], {"weights": weights})):
+        expected = module(x, AttentionMask(), text)
+        torch.testing.assert_close(attention.attend(module, x, AttentionMask(), text, **more), expected)
+    assert weights
 
 
 @pytest.mark.slow
