@@ -85,7 +85,8 @@ def load_plain_model(
     try:
         dictionaries = [Dictionary.load(dictionary_path(data, language)) for language in languages or (None,)]
     except FileNotFoundError as error:
-        raise UserError(f"{error.filename}: missing, a dictionary of {path}: give its folder as DATA{hint}") from error
+        folder = f"give its folder as DATA or --data{hint}"
+        raise UserError(f"{error.filename}: missing, a dictionary of {path}: {folder}") from error
     _check_dictionaries(path, data, state, dictionaries)
     try:
         changes = _changed_scheme(path, saved_model, scheme)

@@ -39,7 +39,8 @@ def load_trained_model(
     try:
         model, options, task = build_model(path, state, overrides)
     except FileNotFoundError as error:
-        raise UserError(f"{error.filename}: missing, a dictionary of {path}: give its folder as DATA{hint}") from error
+        folder = f"give its folder as DATA or --data{hint}"
+        raise UserError(f"{error.filename}: missing, a dictionary of {path}: {folder}") from error
     except UserError as error:
         if "Could not infer language pair" not in str(error):
             raise

@@ -39,7 +39,7 @@ def test_the_lines_run_as_written(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     refused = (tmp_path / "refused").read_text()
-    hint = "a dictionary of checkpoints/checkpoint_best.pt: give its folder as DATA (the training read data)"
+    hint = "a dictionary of checkpoints/checkpoint_best.pt: give its folder as DATA or --data (the training read data)"
     assert f"checkpoints/dict.en.txt: missing, {hint}" in refused
     assert done.stdout.count("BLEU") == 4
     assert "encoder layer 1:" in done.stdout  # the stage weights of RK2
