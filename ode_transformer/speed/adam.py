@@ -163,10 +163,4 @@ def _update_by_kernel(
     moved = values.numel() * (6 * values.element_size() + 2 * rounded.element_size())
     grid, constants = (-(-values.numel() // BLOCK),), {"BLOCK": BLOCK, "num_warps": WARPS}
     tensors = values, rounded, gradients, m, v, divisor, overflow
-    kernels.launch(_kernel, grid, moved, *tensors, *numbers, values.numel(), **constants)
-
-
-def _kernel() -> Any:
-    from ode_transformer.speed import adam_kernels
-
-    return adam_kernels.update
+    kernels.launch("adam_kernels.update", grid, moved, *tensors, *numbers, values.numel(), **constants)

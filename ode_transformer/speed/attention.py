@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from ode_transformer.nn import AttentionMask, Layer, MultiheadAttention
 from ode_transformer.speed import kernels
-from ode_transformer.speed.sublayers import kept_numbers, power_of_2
+from ode_transformer.speed.kernels import kept_numbers, power_of_2
 
 LONGEST = 128  # keys, which a program holds at once
 # Keys, rounded up to a power of 2 → queries of a step of a program at most, and its warps: none spills a register
@@ -72,7 +72,7 @@ class _Attention(torch.autograd.Function):
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         moved = kernels.bytes_of(*parts, out)
         grid = sentences * heads, -(-queries // constants["QUERIES"])
-        kernels.launch(_kernel("forward"), grid, moved, *parts, table, bias, seed, out, *numbers, **constants)
+        kernels.launch("attention_kernels.forward", grid, moved, *parts, table, bias, seed, out, *numbers, **constants)
         ctx.save_for_backward(projected, key_value, table, bias, seed)
         ctx.numbers, ctx.constants = numbers, constants
         return out
@@ -90,7 +90,7 @@ class _Attention(torch.autograd.Function):
         moved = kernels.bytes_of(*parts, dout, *gradients, *(() if products is None else (products,)))
         tensors = *parts, table, bias, seed, dout, *gradients, products
         grid = (len(dout) * heads,)
-        kernels.launch(_kernel("backward"), grid, moved, *tensors, *ctx.numbers, **ctx.constants)
+        kernels.launch("attention_kernels.backward", grid, moved, *tensors, *ctx.numbers, **ctx.constants)
         dtable = None
         if products is not None:
             q = parts[0].reshape(-1, parts[0].size(-1)).unflatten(-1, (heads, -1))  # [B · T, H, D]
@@ -102,14 +102,3 @@ def _parts(projected: Tensor, key_value: Tensor | None) -> tuple[Tensor, Tensor,
     """Return q, k and v as views."""
     q, k, v = projected.chunk(3, -1) if key_value is None else (projected, *key_value.chunk(2, -1))
     return q, k, v
-
-
-def _kernel(name: str) -> Callable[[], Any]:
-    """Return what imports and returns a kernel."""
-
-    def load() -> Any:
-        from ode_transformer.speed import attention_kernels
-
-        return getattr(attention_kernels, name)
-
-    return load

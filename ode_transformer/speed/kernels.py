@@ -5,7 +5,7 @@ only where it is used. Beside it stands the formula that it replaces.
 """
 
 import os
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -34,15 +34,26 @@ def is_used(name: str, device: torch.device) -> bool:
     return (torch.__version__.split("+")[0], torch.cuda.get_device_capability(device)) in TRIED[name]
 
 
-def launch(kernel: Callable[[], Any], grid: tuple[int, ...], moved: int, *arguments: Any, **constants: Any) -> None:
+def launch(kernel: str, grid: tuple[int, ...], moved: int, *arguments: Any, **constants: Any) -> None:
     """Launch a kernel.
 
-    :param kernel: imports and returns it
+    :param kernel: its file in this folder and its name, such as ``loss_kernels.forward``
     :param grid: programs along each axis
     :param moved: bytes that it reads and writes, which ``benchmarks/launches.py`` counts where there is no GPU
     """
     if arguments[0].device.type != "meta":
-        kernel()[grid](*arguments, **constants)
+        file, _, name = kernel.partition(".")
+        getattr(import_module(f"{__package__}.{file}"), name)[grid](*arguments, **constants)
+
+
+def kept_numbers(probability: float) -> tuple[int, float]:
+    """Return the least of the random numbers of 32 bits, with a sign, that keeps an element, and the factor of it."""
+    return min(round(probability * 2**32) - 2**31, 2**31 - 1), 1 / (1 - probability)
+
+
+def power_of_2(number: int) -> int:
+    """Return the least power of 2 that is not below a number."""
+    return 1 << (number - 1).bit_length()
 
 
 def bytes_of(*tensors: torch.Tensor) -> int:

@@ -83,7 +83,8 @@ class _KernelLoss(torch.autograd.Function):
         ctx.numbers = padding, 1 - smoothing - uniform, uniform
         moved = logits.numel() * logits.element_size() + positions * 20
         arguments = logits, target.contiguous(), loss, nll, log_sum, *ctx.numbers
-        kernels.launch(_forward, (positions,), moved, *arguments, V=words, BLOCK=BLOCK, num_warps=WARPS)
+        constants = {"V": words, "BLOCK": BLOCK, "num_warps": WARPS}
+        kernels.launch("loss_kernels.forward", (positions,), moved, *arguments, **constants)
         ctx.logits, ctx.target, ctx.log_sum = logits, arguments[1], log_sum
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -95,19 +96,6 @@ class _KernelLoss(torch.autograd.Function):
         positions, words = logits.shape
         moved = 2 * logits.numel() * logits.element_size() + positions * 16
         arguments = logits, ctx.target, ctx.log_sum, factors, factors.stride(0), *ctx.numbers
-        kernels.launch(
-            _backward, (positions, -(-words // BLOCK)), moved, *arguments, V=words, BLOCK=BLOCK, num_warps=WARPS
-        )
+        grid, constants = (positions, -(-words // BLOCK)), {"V": words, "BLOCK": BLOCK, "num_warps": WARPS}
+        kernels.launch("loss_kernels.backward", grid, moved, *arguments, **constants)
         return logits, None, None, None
-
-
-def _forward() -> Any:
-    from ode_transformer.speed import loss_kernels
-
-    return loss_kernels.forward
-
-
-def _backward() -> Any:
-    from ode_transformer.speed import loss_kernels
-
-    return loss_kernels.backward

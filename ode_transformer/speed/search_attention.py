@@ -10,7 +10,6 @@ Axes: R rows, H heads, D width of a head, L positions for which there is room, T
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,10 +43,17 @@ def attend(projected: Tensor, memory: Tensor, step: FixedStep, relative: Tensor 
     size = memory.element_size()
     moved = 2 * step.room * out.numel() * size + rows * step.room * 8 + 6 * out.numel() * size
     table_a = projected if relative is None else relative.to(projected.dtype)
-    constants = {"R": rows, "H": heads, "D": width, "L": length, "T": step.room, "BLOCK": min(BLOCK, _power(step.room))}
-    constants |= {"CLIP": 0 if relative is None else len(relative) // 2, "WIDTH": _power(width)}
+    constants = {
+        "R": rows,
+        "H": heads,
+        "D": width,
+        "L": length,
+        "T": step.room,
+        "BLOCK": min(BLOCK, kernels.power_of_2(step.room)),
+    }
+    constants |= {"CLIP": 0 if relative is None else len(relative) // 2, "WIDTH": kernels.power_of_2(width)}
     arguments = projected.contiguous(), memory, step.table, step.position, table_a.contiguous(), out, width**-0.5
-    kernels.launch(_kernel, (rows, heads), moved, *arguments, **constants, num_warps=WARPS)
+    kernels.launch("search_kernels.attend", (rows, heads), moved, *arguments, **constants, num_warps=WARPS)
     return out
 
 
@@ -72,14 +78,3 @@ def attend_by_formula(projected: Tensor, memory: Tensor, step: FixedStep, relati
         bias, factor = products.gather(-1, mask.offsets.expand(rows * heads, -1, -1)) + bias, scale
     probabilities = softmax(torch.baddbmm(bias, query, key, beta=factor, alpha=scale))
     return torch.bmm(probabilities, value).view(rows, 1, -1)
-
-
-def _power(number: int) -> int:
-    """Return the smallest power of two that is not below a number."""
-    return 1 << (number - 1).bit_length()
-
-
-def _kernel() -> Any:
-    from ode_transformer.speed import search_kernels
-
-    return search_kernels.attend

@@ -25,6 +25,7 @@ from torch.autograd.function import once_differentiable
 from ode_transformer.nn import Context, FeedForward, Layer, MultiheadAttention, SubLayer, linear_map
 from ode_transformer.nn.layer import copies_of
 from ode_transformer.speed import kernels
+from ode_transformer.speed.kernels import kept_numbers, power_of_2
 
 ROWS = 16  # of a program backward
 BLOCK = 512  # columns of a program of the inner layer
@@ -104,16 +105,6 @@ def activate(z: Tensor, bias: Tensor, seed: Tensor, probability: float) -> Tenso
     return h
 
 
-def kept_numbers(probability: float) -> tuple[int, float]:
-    """Return the least of the random numbers of 32 bits, with a sign, that keeps an element, and the factor of it."""
-    return min(round(probability * 2**32) - 2**31, 2**31 - 1), 1 / (1 - probability)
-
-
-def power_of_2(number: int) -> int:
-    """Return the least power of 2 that is not below a number."""
-    return 1 << (number - 1).bit_length()
-
-
 class _AddDropped(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -129,7 +120,7 @@ class _AddDropped(torch.autograd.Function):
         ctx.constants = {"C": columns, "BLOCK": power_of_2(columns), "num_warps": WARPS}
         moved = bytes_of_one * (2 + ctx.has_total + 2 * (weight is not None))
         tensors = u, bias, total, y, weight, shift, seed, new_total, x, mean, deviation
-        kernels.launch(_kernel("add_dropped"), (rows,), moved, *tensors, *ctx.draw, eps, **ctx.constants)
+        kernels.launch("sublayer_kernels.add_dropped", (rows,), moved, *tensors, *ctx.draw, eps, **ctx.constants)
         ctx.save_for_backward(*((None, None) if weight is None else (y, new_total)), weight, seed, mean, deviation)
         return new_total, x
 
@@ -145,7 +136,7 @@ class _AddDropped(torch.autograd.Function):
         sums = du.new_empty(-(-rows // ROWS), 1 if weight is None else 3, columns, dtype=torch.float32)
         moved = bytes_of_one * (2 + 4 * (dy is not None) + (dtotal is not None)) + sums.numel() * 4
         tensors = dnew_total, dx, y, new_total, weight, seed, mean, deviation, du, dtotal, dy, sums
-        kernel = _kernel("add_dropped_backward")
+        kernel = "sublayer_kernels.add_dropped_backward"
         kernels.launch(kernel, (len(sums),), moved, *tensors, *ctx.draw, rows, ROWS=ROWS, **ctx.constants)
         dbias, *others = _add_rows(sums, du.dtype).unbind()
         if weight is None and ctx.has_total:
@@ -161,7 +152,9 @@ class _Activate(torch.autograd.Function):
         grid, moved = (z.numel() // columns, blocks), 2 * z.numel() * z.element_size()
         ctx.scale, ctx.constants = draw[1], {"C": columns, "BLOCK": BLOCK, "num_warps": WARPS}
         tensors = z, bias, seed, h
-        kernels.launch(_kernel("activate"), grid, moved, *tensors, *draw, COLUMNS=blocks * BLOCK, **ctx.constants)
+        kernels.launch(
+            "sublayer_kernels.activate", grid, moved, *tensors, *draw, COLUMNS=blocks * BLOCK, **ctx.constants
+        )
         ctx.save_for_backward(h)
         return h
 
@@ -174,7 +167,9 @@ class _Activate(torch.autograd.Function):
         sums = h.new_empty(-(-rows // ROWS), columns, dtype=torch.float32)
         grid, moved = (len(sums), -(-columns // BLOCK)), 3 * h.numel() * h.element_size() + sums.numel() * 4
         tensors = dh, h, dz, sums
-        kernels.launch(_kernel("activate_backward"), grid, moved, *tensors, ctx.scale, rows, ROWS=ROWS, **ctx.constants)
+        kernels.launch(
+            "sublayer_kernels.activate_backward", grid, moved, *tensors, ctx.scale, rows, ROWS=ROWS, **ctx.constants
+        )
         return dz, _add_rows(sums, dz.dtype), None, None
 
 
@@ -183,16 +178,5 @@ def _add_rows(sums: Tensor, dtype: torch.dtype) -> Tensor:
     total = torch.empty_like(sums[0], dtype=dtype)
     constants = {"COLUMNS": total.numel(), "ROWS": 32, "BLOCK": 32, "num_warps": WARPS}
     grid, moved = (-(-total.numel() // 32),), sums.numel() * 4
-    kernels.launch(_kernel("add_rows"), grid, moved, sums, total, len(sums), **constants)
+    kernels.launch("sublayer_kernels.add_rows", grid, moved, sums, total, len(sums), **constants)
     return total
-
-
-def _kernel(name: str) -> Callable[[], Any]:
-    """Return what imports and returns a kernel."""
-
-    def load() -> Any:
-        from ode_transformer.speed import sublayer_kernels
-
-        return getattr(sublayer_kernels, name)
-
-    return load
