@@ -1,7 +1,5 @@
-"""Updates by Triton's interpreter, which a process has for all kernels or for none: argument FILE."""
+"""Updates by kernels and by formulas."""
 
-import os
-import sys
 from unittest.mock import patch
 
 import torch
@@ -10,6 +8,7 @@ from torch import Tensor
 DTYPES = (torch.float16, torch.bfloat16)
 
 
+@patch("ode_transformer.speed.adam.BLOCK", 64)  # several programs
 def updates(dtype: torch.dtype, by_kernel: bool, device: str = "cpu") -> list[list[Tensor]]:
     """Return parameters, their float32 copy and both moments after each of four updates; the third overflows."""
     from recorded_steps import build_optimizer
@@ -37,11 +36,3 @@ def updates(dtype: torch.dtype, by_kernel: bool, device: str = "cpu") -> list[li
             ]
             outcomes.append([*(x.detach().clone() for x in (*parameters, *adam.flat[0].parts)), *moments])
     return outcomes
-
-
-if __name__ == "__main__":
-    os.environ["TRITON_INTERPRET"] = "1"
-    from ode_transformer.speed import adam
-
-    adam.BLOCK = 64  # several programs
-    torch.save([updates(dtype, by_kernel=True) for dtype in DTYPES], sys.argv[1])

@@ -1,7 +1,5 @@
-"""Attention by Triton's interpreter, which a process has for all kernels or for none: argument FILE."""
+"""Attention by kernels and by formulas."""
 
-import os
-import sys
 from typing import Any
 
 import torch
@@ -83,8 +81,3 @@ def assert_formula(case: Case, outcome: dict[str, Any]) -> None:
     assert abs(1 - outcome["mask"].double().mean() - PROBABILITY) < 0.06
     rows = outcome["mask"].flatten(0, 2)[:, : min(keys, 20)].tolist()
     assert keys < 20 or len(set(map(tuple, rows))) == len(rows)
-
-
-if __name__ == "__main__":
-    os.environ["TRITON_INTERPRET"] = "1"
-    torch.save([outcome(case) for case in CASES], sys.argv[1])

@@ -1,7 +1,5 @@
-"""Losses and gradients by Triton's interpreter, which a process has for all kernels or for none: argument FILE."""
+"""Losses and gradients by kernels and by formulas."""
 
-import os
-import sys
 from unittest.mock import patch
 
 import torch
@@ -24,8 +22,3 @@ def outcome(dtype: torch.dtype, smoothing: float, by_kernels: bool) -> tuple[Ten
     (loss.sum() * 128).backward()
     assert z.grad is not None
     return loss.detach(), nll, z.grad
-
-
-if __name__ == "__main__":
-    os.environ["TRITON_INTERPRET"] = "1"
-    torch.save([outcome(*case, by_kernels=True) for case in CASES], sys.argv[1])

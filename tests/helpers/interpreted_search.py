@@ -1,7 +1,4 @@
-"""Attention of searches by Triton's interpreter, which a process has for all kernels or for none: argument FILE."""
-
-import os
-import sys
+"""Attention of searches by kernels and by formulas."""
 
 import torch
 from torch import Tensor
@@ -35,8 +32,3 @@ def outcome(dtype: torch.dtype, width: int, clip: int, room: int, by_kernel: boo
         step.position.fill_(position)
         outputs.append(attend(draw(ROWS, 1, 3 * HEADS * width), memory, step, relative).cpu())
     return [*outputs, memory.cpu()]
-
-
-if __name__ == "__main__":
-    os.environ["TRITON_INTERPRET"] = "1"
-    torch.save([outcome(*case, by_kernel=True) for case in CASES], sys.argv[1])

@@ -1,7 +1,5 @@
-"""Kernels of sub-layers by Triton's interpreter, which a process has for all kernels or for none: argument FILE."""
+"""Kernels of sub-layers by kernels and by formulas."""
 
-import os
-import sys
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +13,7 @@ PROBABILITY, ROWS, WIDTH, INNER = 0.3, 3, 40, 600  # an inner layer of two block
 CASES = [(dtype, *case) for dtype in (torch.float32, torch.float16) for case in ((True, True), (False, True))]
 CASES += [(torch.bfloat16, True, False), (torch.bfloat16, False, False)]
 Outcome = dict[str, Any]
+SEVERAL_PROGRAMS = patch("ode_transformer.speed.sublayers.ROWS", 2)
 
 
 def tensors(dtype: torch.dtype, device: str = "cpu") -> dict[str, Tensor]:
@@ -30,6 +29,7 @@ def tensors(dtype: torch.dtype, device: str = "cpu") -> dict[str, Tensor]:
     return {name: nn.Parameter(x) for name, x in read.items()} | factors
 
 
+@SEVERAL_PROGRAMS
 def functions(dtype: torch.dtype, has_total: bool, normalizes: bool, device: str = "cpu") -> Outcome:
     """Return masks, results and gradients of both functions."""
     from ode_transformer.speed.sublayers import activate, add_dropped
@@ -80,6 +80,7 @@ def assert_formula(case: tuple[torch.dtype, bool, bool], outcome: Outcome) -> No
     assert not torch.equal(inner_mask, other_mask)
 
 
+@SEVERAL_PROGRAMS
 def checkpointed() -> Outcome:
     """Return the gradients of an increment with dropout, kept and computed again."""
     from models_for_tests import small_model
@@ -99,6 +100,7 @@ def checkpointed() -> Outcome:
     return outcomes
 
 
+@SEVERAL_PROGRAMS
 def training(by_kernels: bool, dropout: float) -> list[tuple[Tensor, dict[str, Tensor]]]:
     """Return loss and gradients of an unrecorded step, two replays, and a replay after the generator was set back."""
     from batches import PAD, batch, teacher_forced
@@ -136,15 +138,3 @@ def training(by_kernels: bool, dropout: float) -> list[tuple[Tensor, dict[str, T
             loss.backward()
             steps.append((loss.detach(), gradients_of(model)))
     return steps
-
-
-if __name__ == "__main__":
-    os.environ["TRITON_INTERPRET"] = "1"
-    from ode_transformer.speed import sublayers
-
-    sublayers.ROWS = 2  # several programs
-    if sys.argv[2:]:
-        outcomes: Any = {dropout: training(True, dropout) for dropout in (0.0, 0.2)}
-    else:
-        outcomes = {"functions": [functions(*case) for case in CASES], "checkpointed": checkpointed()}
-    torch.save(outcomes, sys.argv[1])

@@ -9,31 +9,31 @@ import interpreted_adam
 import interpreted_loss
 import interpreted_search
 import torch
+from interpreter import interpreted
 
 from ode_transformer.speed import kernels
 
 
-def test_the_loss_and_its_gradient_are_those_of_the_formula(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, interpreted_loss.__file__, tmp_path / "outcomes.pt"], check=True)
-    outcomes = torch.load(tmp_path / "outcomes.pt")
+def test_the_loss_and_its_gradient_are_those_of_the_formula() -> None:
+    outcomes = interpreted(interpreted_loss.outcome, [(*case, True) for case in interpreted_loss.CASES])
     for (dtype, smoothing), (loss, nll, gradient) in zip(interpreted_loss.CASES, outcomes, strict=True):
         *expected, expected_gradient = interpreted_loss.outcome(dtype, smoothing, by_kernels=False)
         torch.testing.assert_close([loss, nll], expected, rtol=1e-6, atol=1e-5)
         torch.testing.assert_close(gradient, expected_gradient, rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
 
 
-def test_a_search_attends_to_rows_of_its_table_as_by_the_formula(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, interpreted_search.__file__, tmp_path / "outcomes.pt"], check=True)
-    for case, outcome in zip(interpreted_search.CASES, torch.load(tmp_path / "outcomes.pt"), strict=True):
+def test_a_search_attends_to_rows_of_its_table_as_by_the_formula() -> None:
+    outcomes = interpreted(interpreted_search.outcome, [(*case, True) for case in interpreted_search.CASES])
+    for case, outcome in zip(interpreted_search.CASES, outcomes, strict=True):
         expected = interpreted_search.outcome(*case, by_kernel=False)
         tolerance = max(1e-5, 4 * torch.finfo(case[0]).eps)
         torch.testing.assert_close(outcome[:-1], expected[:-1], rtol=tolerance, atol=tolerance)
         assert torch.equal(outcome[-1], expected[-1])  # the memory
 
 
-def test_an_update_by_the_kernel_is_that_of_pytorch(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, interpreted_adam.__file__, tmp_path / "outcomes.pt"], check=True)
-    for dtype, ours in zip(interpreted_adam.DTYPES, torch.load(tmp_path / "outcomes.pt"), strict=True):
+def test_an_update_by_the_kernel_is_that_of_pytorch() -> None:
+    outcomes = interpreted(interpreted_adam.updates, [(dtype, True) for dtype in interpreted_adam.DTYPES])
+    for dtype, ours in zip(interpreted_adam.DTYPES, outcomes, strict=True):
         theirs = interpreted_adam.updates(dtype, by_kernel=False)
         for (*rounded, a, b, m, v, n, w), expected in zip(ours, theirs, strict=True):
             torch.testing.assert_close([a, b], expected[2:4], rtol=5e-7, atol=2e-7)  # four units of the last place

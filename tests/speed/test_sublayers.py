@@ -1,8 +1,5 @@
 """Kernels of sub-layers and attention compute their formulas, with the same mask forward and backward, interpreted."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import interpreted_attention
@@ -10,27 +7,25 @@ import interpreted_sublayers
 import pytest
 import torch
 from interpreted_sublayers import CASES, assert_formula
+from interpreter import interpreted
 from models_for_tests import small_model
 
 from ode_transformer.nn import AttentionMask, MultiheadAttention
 from ode_transformer.speed import attention, sublayers
 
 
-def interpreted(path: Path, *flags: str) -> Any:
-    subprocess.run([sys.executable, interpreted_sublayers.__file__, path, *flags], check=True)
-    return torch.load(path)
-
-
-def test_results_and_gradients_are_those_of_the_formula_with_the_same_mask(tmp_path: Path) -> None:
-    outcomes = interpreted(tmp_path / "outcomes.pt")
-    torch.testing.assert_close(outcomes["checkpointed"]["again"], outcomes["checkpointed"]["kept"], rtol=0, atol=0)
-    for case, outcome in zip(CASES, outcomes["functions"], strict=True):
+def test_results_and_gradients_are_those_of_the_formula_with_the_same_mask() -> None:
+    for case, outcome in zip(CASES, interpreted(interpreted_sublayers.functions, CASES), strict=True):
         assert_formula(case, outcome)
 
 
-def test_attention_and_its_gradients_are_those_of_the_formula_with_the_same_mask(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, interpreted_attention.__file__, tmp_path / "outcomes.pt"], check=True)
-    outcomes = torch.load(tmp_path / "outcomes.pt")
+def test_an_increment_that_is_computed_again_has_the_same_mask() -> None:
+    [gradients] = interpreted(interpreted_sublayers.checkpointed, [()])
+    torch.testing.assert_close(gradients["again"], gradients["kept"], rtol=0, atol=0)
+
+
+def test_attention_and_its_gradients_are_those_of_the_formula_with_the_same_mask() -> None:
+    outcomes = interpreted(interpreted_attention.outcome, [(case,) for case in interpreted_attention.CASES])
     for case, outcome in zip(interpreted_attention.CASES, outcomes, strict=True):
         interpreted_attention.assert_formula(case, outcome)
 
@@ -46,11 +41,10 @@ def test_longer_texts_and_other_kinds_of_attention_are_computed_by_the_formula()
 
 
 @pytest.mark.slow
-def test_trainings_differ_by_their_masks_alone(tmp_path: Path) -> None:
-    outcomes = interpreted(tmp_path / "outcomes.pt", "trainings")
-    expected = interpreted_sublayers.training(False, 0.0)
-    torch.testing.assert_close(outcomes[0.0], expected, rtol=1e-5, atol=1e-6)
-    unrecorded, *replays = outcomes[0.2]
+def test_trainings_differ_by_their_masks_alone() -> None:
+    still, drawn = interpreted(interpreted_sublayers.training, [(True, 0.0), (True, 0.2)])
+    torch.testing.assert_close(still, interpreted_sublayers.training(False, 0.0), rtol=1e-5, atol=1e-6)
+    unrecorded, *replays = drawn
     assert len({float(loss) for loss, _ in (unrecorded, *replays)}) == 3  # each has other masks
     torch.testing.assert_close(replays[2], replays[1], rtol=0, atol=0)  # as when a training is resumed
 
