@@ -43,15 +43,9 @@ def attend(projected: Tensor, memory: Tensor, step: FixedStep, relative: Tensor 
     size = memory.element_size()
     moved = 2 * step.room * out.numel() * size + rows * step.room * 8 + 6 * out.numel() * size
     table_a = projected if relative is None else relative.to(projected.dtype)
-    constants = {
-        "R": rows,
-        "H": heads,
-        "D": width,
-        "L": length,
-        "T": step.room,
-        "BLOCK": min(BLOCK, kernels.power_of_2(step.room)),
-    }
-    constants |= {"CLIP": 0 if relative is None else len(relative) // 2, "WIDTH": kernels.power_of_2(width)}
+    constants = {"R": rows, "H": heads, "D": width, "L": length, "T": step.room}
+    constants |= {"BLOCK": min(BLOCK, kernels.power_of_2(step.room)), "WIDTH": kernels.power_of_2(width)}
+    constants |= {"CLIP": 0 if relative is None else len(relative) // 2}
     arguments = projected.contiguous(), memory, step.table, step.position, table_a.contiguous(), out, width**-0.5
     kernels.launch("search_kernels.attend", (rows, heads), moved, *arguments, **constants, num_warps=WARPS)
     return out

@@ -1,4 +1,4 @@
-"""Kernels of sub-layers by kernels and by formulas."""
+"""Sub-layers by kernels and by formulas."""
 
 from functools import partial
 from typing import Any
