@@ -40,9 +40,10 @@ def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x Wᵀ + b, [.., input_dim] -> [.., dim], for W [dim, input_dim] and b [dim], or 0 if None."""
     if not _suits_onednn(x, weight):
         return nn.functional.linear(x, weight, bias)
-    multiply = _OneDNNLinear.apply if torch.is_grad_enabled() else _multiply
-    result: Tensor = multiply(x, weight, bias)
-    return result
+    if not torch.is_grad_enabled():
+        return _multiply(x, weight, bias)
+    rows: Tensor = _OneDNNLinear.apply(x, weight, bias)
+    return rows.view(*x.shape[:-1], weight.size(0))
 
 
 def _suits_onednn(x: Tensor, weight: Tensor) -> bool:
@@ -61,22 +62,25 @@ def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _OneDNNLinear(torch.autograd.Function):
-    """x Wᵀ + b by oneDNN, whose own operator has no gradient."""
+    """x Wᵀ + b as rows, [.., input_dim] -> [R, dim], by oneDNN, whose own operator has no gradient.
+
+    The caller gives the rows x's dimensions: a view that is made in here could not be changed in place.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _multiply(x, weight, bias)
+        return _multiply(x.reshape(-1, x.size(-1)), weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
         needs_dx, needs_dweight, needs_dbias = ctx.needs_input_grad
-        rows = gradients[0].reshape(-1, gradients[0].size(-1))  # [R, dim]
+        (dy,) = gradients  # [R, dim]
         return (
-            linear_map(rows, weight.t()).view(x.shape) if needs_dx else None,
-            _weight_gradient(rows, x.reshape(-1, x.size(-1))) if needs_dweight else None,
-            rows.sum(0) if needs_dbias else None,
+            linear_map(dy, weight.t()).view(x.shape) if needs_dx else None,
+            _weight_gradient(dy, x.reshape(-1, x.size(-1))) if needs_dweight else None,
+            dy.sum(0) if needs_dbias else None,
         )
 
 

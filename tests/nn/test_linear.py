@@ -42,6 +42,17 @@ def test_values_and_gradients_of_both_libraries(input_dim: int, dim: int, bias: 
     assert by_onednn.call_count == calls + 1
 
 
+@pytest.mark.parametrize("by_onednn", [True, False])
+def test_the_result_may_be_changed_in_place(by_onednn: bool, monkeypatch) -> None:
+    monkeypatch.setattr(module, "ONEDNN_LINEAR", torch.ops.mkldnn._linear_pointwise if by_onednn else None)
+    layer = Linear(3, 4)
+    for shape in [(3,), (2, 3), (2, 5, 3)]:
+        logits = layer(torch.randn(shape))
+        logits[..., 1] = -torch.inf
+        (gradient,) = torch.autograd.grad(logits[..., [0, 2, 3]].sum(), layer.bias)
+        assert gradient.tolist() == [rows := logits[..., 0].numel(), 0, rows, rows]
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_types_and_a_changed_precision_are_left_to_pytorch(dtype: torch.dtype, monkeypatch) -> None:
     monkeypatch.setattr(module, "ONEDNN_LINEAR", Mock(side_effect=AssertionError))
