@@ -42,7 +42,8 @@ def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return nn.functional.linear(x, weight, bias)
     if not torch.is_grad_enabled():
         return _multiply(x, weight, bias)
-    rows: Tensor = _OneDNNLinear.apply(x, weight, bias)
+    # In rows, since PyTorch refuses to change in place a view that such a function has made.
+    rows: Tensor = _OneDNNLinear.apply(x.reshape(-1, x.size(-1)), weight, bias)
     return rows.view(*x.shape[:-1], weight.size(0))
 
 
@@ -62,15 +63,12 @@ def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _OneDNNLinear(torch.autograd.Function):
-    """x Wᵀ + b as rows, [.., input_dim] -> [R, dim], by oneDNN, whose own operator has no gradient.
-
-    The caller gives the rows x's dimensions: a view that is made in here could not be changed in place.
-    """
+    """x Wᵀ + b of rows, [R, input_dim] -> [R, dim], by oneDNN, whose own operator has no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _multiply(x.reshape(-1, x.size(-1)), weight, bias)
+        return _multiply(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -78,8 +76,8 @@ class _OneDNNLinear(torch.autograd.Function):
         needs_dx, needs_dweight, needs_dbias = ctx.needs_input_grad
         (dy,) = gradients  # [R, dim]
         return (
-            linear_map(dy, weight.t()).view(x.shape) if needs_dx else None,
-            _weight_gradient(dy, x.reshape(-1, x.size(-1))) if needs_dweight else None,
+            linear_map(dy, weight.t()) if needs_dx else None,
+            _weight_gradient(dy, x) if needs_dweight else None,
             dy.sum(0) if needs_dbias else None,
         )
 

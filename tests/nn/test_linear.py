@@ -50,7 +50,8 @@ def test_the_result_may_be_changed_in_place(by_onednn: bool, monkeypatch) -> Non
         logits = layer(torch.randn(shape))
         logits[..., 1] = -torch.inf
         (gradient,) = torch.autograd.grad(logits[..., [0, 2, 3]].sum(), layer.bias)
-        assert gradient.tolist() == [rows := logits[..., 0].numel(), 0, rows, rows]
+        rows = logits[..., 0].numel()
+        assert gradient.tolist() == [rows, 0, rows, rows]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
