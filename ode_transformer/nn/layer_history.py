@@ -53,7 +53,8 @@ class LayerHistory(nn.Module):
         """
         n = 0 if states is None else len(states.single)
         if states is None:
-            states = States((), y.new_empty(len(self.norms) + 1, *y.shape))
+            # Zeros: fairseq's search for outputs that are no numbers also reads the rows of later states.
+            states = States((), y.new_zeros(len(self.norms) + 1, *y.shape))
         single = (*states.single, self.norms[n - 1](y) if n and self.normalize_before else y)
         if self.weight is None or torch.is_autocast_enabled(y.device.type) or torch.compiler.is_compiling():
             x = weighted_sum(self.weights(n), single)
