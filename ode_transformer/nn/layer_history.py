@@ -13,7 +13,8 @@ where a chain of additions reads and writes all numbers for each state:
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +23,12 @@ from torch.autograd.function import once_differentiable
 from ode_transformer.numerics import Scheme, Weight, mean_weights, weighted_sum
 
 
-class States(NamedTuple):
-    """States s_0 … s_n, one by one for autograd, and in the first rows of S."""
+@dataclass(frozen=True)
+class States:
+    """States s_0 … s_n, one by one for autograd, and in the first rows of S.
+
+    No tuple: fairseq's search for a NaN looks into tuples, and the later rows of S are not yet written.
+    """
 
     single: tuple[Tensor, ...]
     joined: Tensor
@@ -53,8 +58,7 @@ class LayerHistory(nn.Module):
         """
         n = 0 if states is None else len(states.single)
         if states is None:
-            # Zeros: fairseq's search for outputs that are no numbers also reads the rows of later states.
-            states = States((), y.new_zeros(len(self.norms) + 1, *y.shape))
+            states = States((), y.new_empty(len(self.norms) + 1, *y.shape))
         single = (*states.single, self.norms[n - 1](y) if n and self.normalize_before else y)
         if self.weight is None or torch.is_autocast_enabled(y.device.type) or torch.compiler.is_compiling():
             x = weighted_sum(self.weights(n), single)

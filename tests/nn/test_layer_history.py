@@ -41,15 +41,6 @@ def test_gradients(normalize_before: bool) -> None:
     assert torch.autograd.gradcheck(output, (y0, weight))
 
 
-def test_later_states_are_zeros() -> None:
-    torch.use_deterministic_algorithms(True)  # what is not initialised is NaN
-    try:
-        _, states = history(True)(torch.randn(2, 5, DIM, dtype=torch.float64))
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert not states.joined[1:].any()
-
-
 def test_starts_as_the_mean_and_dense_keeps_it() -> None:
     for learned in (True, False):
         for depth in range(LAYERS + 1):

@@ -1,7 +1,7 @@
 """Faults of the pinned fairseq's updates, each shown in its own function and gone with the correction."""
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -39,6 +39,15 @@ def test_losses_that_are_no_numbers_end_in_one_line(pinned: Callable[[Any, str],
         Trainer.train_step(trainer, [{"id": torch.tensor([7, 3])}])
 
 
+@pytest.fixture
+def unwritten_is_nan() -> Iterator[None]:
+    """Let PyTorch fill memory that is not yet written with NaN, which it may hold anyway."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("unwritten_is_nan")
 def test_a_batch_is_looked_at_for_numbers(pinned: Callable[[Any, str], None], caplog: pytest.LogCaptureFixture) -> None:
     """Backward, PyTorch looks for a tensor in what each module returns, such as a dictionary of lists."""
     caplog.set_level("INFO")
