@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq import options, utils
 from fairseq.dataclass import utils as dataclass_utils
+from fairseq.distributed import utils as distributed_utils
 from fairseq.tasks import FairseqTask
 
 from ode_transformer.models.fairseq_corrections.replacing import Function, replace
@@ -51,6 +53,14 @@ def _keep_dollars(original: Function, args: argparse.Namespace) -> tuple[list[st
     texts = {name: value for name, value in vars(args).items() if isinstance(value, str)}
     literal = {name: text.replace("${", r"\\\${") for name, text in texts.items() if not _REFERENCE.fullmatch(text)}
     return original(argparse.Namespace(**vars(args) | literal))
+
+
+@replace(distributed_utils, "distributed_main")
+def _leave_the_group(original: Function, *arguments: Any) -> None:
+    """Leave the group of processes at the end: a thread of it that still frees tensors aborts a process that exits."""
+    original(*arguments)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def print_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:

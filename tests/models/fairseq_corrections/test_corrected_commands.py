@@ -12,10 +12,13 @@ from commands_for_tests import COMMANDS, ENVIRONMENT, USER_DIR, Text, run
 from fairseq import options, utils
 from fairseq.data import Dictionary
 from fairseq.dataclass import utils as dataclass_utils
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.distributed import utils as distributed_utils
 from fairseq.options import get_training_parser, parse_args_and_arch
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf.errors import InterpolationKeyError
+from torch.distributed import destroy_process_group, is_initialized
 
 from ode_transformer.checkpoints.reading import load_checkpoint
 from ode_transformer.models.fairseq_corrections import commands
@@ -95,3 +98,26 @@ def test_bfloat16_needs_no_tpu(pinned: Callable[[Any, str], None]) -> None:
     assert (args.bf16, args.tpu) == (True, False)
     pinned(options, "parse_args_and_arch")
     assert options.parse_args_and_arch(options.get_training_parser(), words).tpu
+
+
+def test_the_group_of_processes_is_left(
+    pinned: Callable[[Any, str], None], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """A thread of gloo's that still freed tensors when Python ended aborted a training that was done, now and then."""
+    caplog.set_level("INFO")  # as fairseq does, which does not set it back
+    was_member = []
+
+    def train(number: str) -> None:
+        config = FairseqConfig()
+        group = config.distributed_training
+        group.distributed_init_method, group.distributed_backend = f"file://{tmp_path / number}", "gloo"
+        group.distributed_rank, group.distributed_world_size = 0, 1
+        distributed_utils.distributed_main(0, lambda _: was_member.append(is_initialized()), config, {})
+
+    train("1")
+    assert was_member == [True]
+    assert not is_initialized()
+    pinned(distributed_utils, "distributed_main")
+    train("2")
+    assert is_initialized()
+    destroy_process_group()
